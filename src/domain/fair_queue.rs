@@ -61,8 +61,8 @@ pub(crate) struct FairQueue {
     running: HashMap<RunId, Ticket>,
     /// Places promised to runs that are being created, by share.
     promised: HashMap<String, usize>,
-    /// Runs that wait in a queue that several services share, and not in this one.
-    elsewhere: usize,
+    /// Runs that wait in a queue that several services share, and not in this one, by share.
+    elsewhere: BTreeMap<String, usize>,
     /// How many runs have come, and how many have started.
     came: u64,
     started: u64,
@@ -90,8 +90,8 @@ struct Waiting {
 
 impl FairQueue {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let (levels, running, promised) = Default::default();
-        Self { bounds, levels, running, promised, elsewhere: 0, came: 0, started: 0 }
+        let (levels, running, promised, elsewhere) = Default::default();
+        Self { bounds, levels, running, promised, elsewhere, came: 0, started: 0 }
     }
 
     /// Promises a place, if there is one.
@@ -109,14 +109,18 @@ impl FairQueue {
         // A run that can start at once does not wait, so free slots count as well.
         let free_slots = self.bounds.running.saturating_sub(self.running.len());
         let promised: usize = self.promised.values().sum();
-        let taken = self.waiting() + self.elsewhere + promised;
+        let taken = self.waiting() + self.waiting_elsewhere() + promised;
         let left = (self.bounds.waiting + free_slots).saturating_sub(taken);
         left > 0 && (share.is_empty() || self.held(share) < left + free_slots)
     }
 
-    /// So many runs wait in a queue that this service shares with others.
-    pub(crate) fn wait_elsewhere(&mut self, runs: usize) {
+    /// So many runs of each share wait in a queue that this service shares with others.
+    pub(crate) fn wait_elsewhere(&mut self, runs: BTreeMap<String, usize>) {
         self.elsewhere = runs;
+    }
+
+    pub(crate) fn waiting_elsewhere(&self) -> usize {
+        self.elsewhere.values().sum()
     }
 
     /// How many more runs may run.
@@ -274,7 +278,8 @@ impl FairQueue {
     /// The places of a share: runs that wait, and promises.
     fn held(&self, share: &str) -> usize {
         let waiting = self.levels.values().filter_map(|level| level.lines.get(share)).map(|line| line.waiting.len());
-        waiting.sum::<usize>() + self.promised.get(share).copied().unwrap_or(0)
+        let told = |counts: Option<&usize>| counts.copied().unwrap_or(0);
+        waiting.sum::<usize>() + told(self.elsewhere.get(share)) + told(self.promised.get(share))
     }
 }
 

@@ -123,6 +123,7 @@ impl Orchestrator {
                 let sent = Instant::now();
                 member.cluster.join(member.info.clone()).await?;
                 member.joined(sent);
+                recovery::recover_packages(&shared).await?;
                 recovery::recover_abandoned(&shared, &member, usize::MAX).await?;
                 shared.follow_skills().await?;
                 shared.tell_own_skills().await?;

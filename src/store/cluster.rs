@@ -8,6 +8,7 @@
 //! The store's clock alone judges leases. A service judges its own by its monotonic clock, from the moment at which it sent
 //! the last renewal that was answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::removals::Removals;
-use super::{BoxFuture, Error, Records};
+use super::{BoxFuture, Changed, Error, RecordChange, Records};
 use crate::domain::fair_queue::Bounds;
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
@@ -25,6 +26,11 @@ use crate::domain::statechart::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub Uuid);
+
+/// One lease of a service: no two have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LeaseId(pub Uuid);
 
 /// What a service says of itself when it joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +76,12 @@ pub struct Node {
 }
 
 /// What a renewal says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewed {
     /// Somebody asked this service to take no new runs.
     pub draining: bool,
-    /// Runs that wait in the queue, of all services.
-    pub queued: u64,
+    /// How many runs of each share wait in the queue of all services.
+    pub queued: BTreeMap<String, usize>,
 }
 
 /// What is asked of the service that owns a run.
@@ -99,6 +105,16 @@ pub trait Cluster: Records + Removals {
 
     /// Ends the lease: what it still owns is abandoned.
     fn leave(&self) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The lease that this service has, as far as it knows.
+    fn lease(&self) -> Option<LeaseId>;
+
+    /// Whether a lease is over. Nothing is changed under it any more then.
+    fn lease_is_over(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// As [`Records::change_record`], if this lease is in force; else [`Error::NotOwner`]. Where an answer was lost, that may be said of a
+    /// change that was made.
+    fn change_record_under(&self, lease: LeaseId, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>>;
 
     /// Takes up to `most` runs from the queue that may start now, fairly and within the limits of all services together
     /// (`running` of the bounds is the service's own affair). This service owns them then. A run that this service owns without

@@ -179,7 +179,13 @@ impl Several {
         pieces.found
     }
 
-    fn is_live(&self, incarnation: Uuid) -> bool {
+    /// Leases whose time is over cannot be renewed.
+    pub(super) fn end_leases(&mut self) {
+        let now = (self.clock)();
+        self.nodes.values_mut().filter(|node| node.lease_until <= now).for_each(|node| node.over = true);
+    }
+
+    pub(super) fn is_live(&self, incarnation: Uuid) -> bool {
         self.nodes.values().any(|node| node.incarnation == incarnation && !node.over)
     }
 
@@ -218,8 +224,7 @@ impl Several {
     pub(super) fn take_abandoned(&mut self, incarnation: Uuid, most: usize) -> Result<Vec<(RunId, i64)>, Error> {
         // Whoever starts no runs can still say what became of them.
         self.may_take(incarnation)?;
-        let now = (self.clock)();
-        self.nodes.values_mut().filter(|node| node.lease_until <= now).for_each(|node| node.over = true);
+        self.end_leases();
         let is_abandoned = |row: &RunRow| match row.owner {
             Some(owner) => !self.is_live(owner),
             None => row.status == Some(Status::Running),

@@ -1,6 +1,6 @@
 //! One service on a store in memory that several share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::memory::MemoryStore;
 use super::memory_cluster::{NodeRow, Several};
 use super::{
     Append, AppendResult, BoxFuture, Changed, Cluster, Control, Durability, Error, EventBatch, EventStore, IndexKey,
-    Node, NodeId, NodeInfo, NodeLoad, RawPiece, Record, RecordChange, RecordList, Records, Renewed, RunFilter,
+    LeaseId, Node, NodeId, NodeInfo, NodeLoad, RawPiece, Record, RecordChange, RecordList, Records, Renewed, RunFilter,
 };
 use crate::domain::fact::Stream;
 use crate::domain::fair_queue::Bounds;
@@ -109,11 +109,16 @@ impl Cluster for MemoryNode {
             let renewed = self.several(|several| {
                 several.may_take(lease.incarnation)?;
                 let until = (several.clock)().saturating_add(micros(lease.duration));
-                let queued = several.runs.values().filter(|row| row.standing.waits && row.owner.is_none()).count();
+                let waiting = several.runs.values().filter(|row| row.standing.waits && row.owner.is_none());
+                let mut queued: BTreeMap<String, usize> = BTreeMap::new();
+                for row in waiting {
+                    let share = row.queued.as_ref().map_or_else(String::new, |queued| queued.ticket.share.clone());
+                    *queued.entry(share).or_default() += 1;
+                }
                 let node = several.nodes.values_mut().find(|node| node.incarnation == lease.incarnation);
                 let node = node.ok_or(Error::NotOwner)?;
                 (node.load, node.lease_until) = (load, until);
-                Ok(Renewed { draining: node.draining, queued: queued as u64 })
+                Ok(Renewed { draining: node.draining, queued })
             });
             if renewed.is_err() {
                 self.held.lost(lease.incarnation);
@@ -132,6 +137,24 @@ impl Cluster for MemoryNode {
                 (node.over, node.lease_until) = (true, node.lease_until.min(now));
             }
             Ok(())
+        })))
+    }
+
+    fn lease(&self) -> Option<LeaseId> {
+        self.held.lease().map(|lease| LeaseId(lease.incarnation))
+    }
+
+    fn lease_is_over(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(ready(self.several(|several| {
+            several.end_leases();
+            Ok(!several.is_live(lease.0))
+        })))
+    }
+
+    fn change_record_under(&self, lease: LeaseId, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
+        Box::pin(ready(self.several(|several| {
+            several.may_take(lease.0)?;
+            several.records.change(change, &several.removed)
         })))
     }
 

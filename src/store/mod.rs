@@ -42,7 +42,7 @@ mod switch;
 mod tails;
 
 pub use self::batch::EventBatch;
-pub use self::cluster::{Cluster, Control, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
+pub use self::cluster::{Cluster, Control, LeaseId, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 pub use self::error::Error;
 pub(crate) use self::labels::Labels;
 pub use self::labels::{RunCounts, RunFilter};

@@ -93,12 +93,19 @@ impl SharedSkills {
         self.find_slowly(wanted)
     }
 
-    /// Sets aside the copies with another content than these, to be removed; no run that needs one may be under way to its row.
-    pub(crate) fn set_aside_others(&self, needed: &BTreeSet<String>) -> Vec<PathBuf> {
+    /// The contents of which there are copies, by their fingerprints.
+    pub(crate) fn contents(&self) -> BTreeSet<String> {
+        let names = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| !name.starts_with('.')).chain(self.spare.contents()).collect()
+    }
+
+    /// Sets aside the copies with a content that nobody needs, to be removed; no run that needs one may be under way to its row.
+    pub(crate) fn set_aside_others(&self, is_needed: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
-        self.known().retain(|fingerprint, _| needed.contains(fingerprint));
-        let mut aside = files::set_aside(&self.folder, |name| needed.contains(name));
-        aside.extend(self.spare.forget_others(needed));
+        self.known().retain(|fingerprint, _| is_needed(fingerprint));
+        let mut aside = files::set_aside(&self.folder, &is_needed);
+        aside.extend(self.spare.forget_others(is_needed));
         aside
     }
 
@@ -246,10 +253,11 @@ mod tests {
     fn copies_that_no_run_needs_go() {
         let Case { folder, skills } = case();
         let copy = skills.make(&wanted(), write).unwrap().unwrap();
-        assert_eq!(skills.set_aside_others(&BTreeSet::from([FINGERPRINT.to_owned()])), Vec::<PathBuf>::new());
+        assert_eq!(skills.contents(), BTreeSet::from([FINGERPRINT.to_owned()]));
+        assert_eq!(skills.set_aside_others(|content| content == FINGERPRINT), Vec::<PathBuf>::new());
         assert_eq!(skills.find(&wanted()).unwrap(), Some(copy));
         let aside = folder.path().join("skill-copies/.unneeded-0123abcd");
-        assert_eq!(skills.set_aside_others(&BTreeSet::new()), [aside]);
+        assert_eq!((skills.set_aside_others(|_| false), skills.contents()), (vec![aside], BTreeSet::new()));
         assert_eq!(skills.find(&wanted()).unwrap(), None);
         fs::create_dir(folder.path().join("skill-copies/.making-left")).unwrap();
         skills.sweep();

@@ -1,6 +1,6 @@
 //! Copies of skills that pass from run to run: each belongs to one run at a time, which gives it back unless it changed it.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -104,11 +104,16 @@ impl SpareCopies {
         }
     }
 
-    /// Forgets the spare copies with another content than these; what is then to be removed.
-    pub(crate) fn forget_others(&self, needed: &BTreeSet<String>) -> Vec<PathBuf> {
+    /// The contents of which there are spare copies.
+    pub(crate) fn contents(&self) -> Vec<String> {
+        self.known().spare.keys().cloned().collect()
+    }
+
+    /// Forgets the spare copies with a content that nobody needs; what is then to be removed.
+    pub(crate) fn forget_others(&self, is_needed: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let mut known = self.known();
-        known.changed_by_runs.retain(|fingerprint| needed.contains(fingerprint));
-        let others: Vec<String> = known.spare.keys().filter(|content| !needed.contains(*content)).cloned().collect();
+        known.changed_by_runs.retain(|fingerprint| is_needed(fingerprint));
+        let others: Vec<String> = known.spare.keys().filter(|content| !is_needed(content)).cloned().collect();
         let forgotten = others.iter().filter_map(|content| known.spare.remove(content));
         forgotten.flatten().map(|spare| spare.place).collect()
     }
@@ -238,7 +243,7 @@ mod tests {
         let written = SystemTime::now();
         let taken = case.spare.take("new", &case.folder.path().join("run"), SystemTime::now());
         assert!(taken.is_none() || written.elapsed().unwrap() > Duration::from_millis(40));
-        let forgotten = case.spare.forget_others(&BTreeSet::from(["new".to_owned()]));
+        let forgotten = case.spare.forget_others(|content| content == "new");
         assert_eq!((forgotten.len(), case.left()), (KEPT, 0));
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use skill_runner::domain::ids::RunId;
 use skill_runner::domain::interaction::InteractionId;
 use skill_runner::orchestrator::{Created, Replied};
+use uuid::Uuid;
 
 /// Everything clients remember; they outlive every crash.
 #[derive(Default)]
@@ -26,6 +27,10 @@ pub struct Book {
     pub equal: Vec<(RunId, RunId)>,
     /// The newest version that clients were told is installed.
     pub installed: Option<u64>,
+    /// Installations that were begun, and whether their client was told that they are done.
+    pub installs: BTreeMap<Uuid, bool>,
+    /// Packages that are being installed, by their nodes.
+    pub installing: BTreeMap<usize, u32>,
     /// Runs that were deleted, or may have been.
     pub deleted: Vec<RunId>,
     /// Runs to which somebody else wrote.

@@ -67,7 +67,7 @@ impl Client {
                 (1, Act::Look),
                 (2, Act::Read),
                 (if self.world.node() > 0 { 3 } else { 0 }, Act::Follow),
-                (2, Act::Install),
+                (if self.world.node() > 0 && self.world.skills.is_some() { 8 } else { 2 }, Act::Install),
                 (1, Act::CleanUp),
             ]);
             // Without a run there is nothing else to do.
@@ -105,6 +105,7 @@ impl Client {
             (2, json!({"skill_id": "filed"})),
             (2, json!({"skill_id": "made"})),
             (2, json!({"skill_id": "both", "engine": "codex"})),
+            (if self.world.node() > 0 && self.world.skills.is_some() { 4 } else { 0 }, json!({"skill_id": "demo"})),
             (2, json!({})),
         ]);
         let mut options = json!({
@@ -330,10 +331,13 @@ impl Client {
         let version = 1 + self.world.dice.below(VERSIONS);
         let words = format!("install version {version}");
         self.world.note(format!("client: {words}"));
+        let _installs = Installs::on(&self.world);
         let mut told = match self.service.install(self.set.folder.join(format!("demo-{version}.zip"))).await {
             Ok(told) => told,
             Err(error) => return self.refused(&words, &error),
         };
+        let id = told.borrow().request_id;
+        self.world.book.lock().unwrap().installs.insert(id, false);
         // The record is whole at any time; its last word is said once.
         while told.borrow_and_update().finished_at.is_none() {
             if told.changed().await.is_err() {
@@ -342,6 +346,7 @@ impl Client {
         }
         let outcome = told.borrow().error.as_ref().map(|error| error.code.clone());
         self.world.note(format!("client: {words}: {outcome:?}"));
+        self.world.book.lock().unwrap().installs.insert(id, outcome.is_none());
         self.holds_installation(&words, version, outcome.as_deref());
     }
 
@@ -367,6 +372,28 @@ impl Client {
                 .into_iter()
                 .filter(|run| jobs.iter().any(|job| job.run_id == *run) && !left.iter().any(|job| job.run_id == *run)),
         );
+    }
+}
+
+/// A client installs a package on the node that has its turn.
+struct Installs(Arc<World>, usize);
+
+impl Installs {
+    fn on(world: &Arc<World>) -> Self {
+        let node = world.node();
+        *world.book.lock().unwrap().installing.entry(node).or_default() += 1;
+        Self(world.clone(), node)
+    }
+}
+
+impl Drop for Installs {
+    fn drop(&mut self) {
+        // The lock may be poisoned where a world breaks.
+        if let Ok(mut book) = self.0.book.lock()
+            && let Some(count) = book.installing.get_mut(&self.1)
+        {
+            *count -= 1;
+        }
     }
 }
 

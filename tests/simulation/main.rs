@@ -197,3 +197,8 @@ fn nodes_notice_shims_that_let_engines_outlive_their_lease() {
 fn nodes_notice_a_store_that_takes_appends_of_an_earlier_owner() {
     is_noticed(Sabotage::EpochsIgnored, 60);
 }
+
+#[test]
+fn nodes_notice_a_store_that_changes_records_under_a_lease_that_is_over() {
+    is_noticed(Sabotage::RecordsIgnoreLeases, 300);
+}

@@ -39,6 +39,8 @@ pub enum Sabotage {
     ShimsSleep,
     /// The store takes appends whatever their epoch.
     EpochsIgnored,
+    /// The store changes records under leases that are over.
+    RecordsIgnoreLeases,
 }
 
 /// A world.
@@ -46,7 +48,7 @@ pub struct World {
     pub dice: Dice,
     /// The data folder; what is in it stays.
     pub data: PathBuf,
-    /// Its own skills folder, if packages are installed in it.
+    /// Its own skills folder, if packages are installed in it. Each of several nodes has one in its data folder.
     pub skills: Option<PathBuf>,
     /// Whatever became durable.
     pub disk: MemoryStore,

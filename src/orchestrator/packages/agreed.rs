@@ -81,6 +81,11 @@ impl SkillRecord {
         self.active.iter().chain(&self.archived)
     }
 
+    /// What a change with this id did, if it was made.
+    pub(crate) fn made(&self, id: Uuid) -> Option<&Done> {
+        self.changes.iter().find(|made| made.id == id).map(|made| &made.done)
+    }
+
     /// What has to be in the skill's place on every service.
     pub(crate) fn agreed(&self, id: &str) -> Agreed {
         let active = self.active.as_ref().map(|active| active.fingerprint.clone());

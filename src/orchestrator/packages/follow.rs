@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 use crate::blobs::{self, Blobs};
@@ -17,6 +18,7 @@ use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::agreed::{SharedPackage, SkillRecord};
+use crate::orchestrator::packages::share_installs::OpenInstalls;
 use crate::orchestrator::packages::unpack;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::skill_sync::failed_just_now;
@@ -249,10 +251,17 @@ pub(crate) async fn follow_often(shared: Weak<Shared>) {
     let Some(mut changed) = shared.upgrade().and_then(|shared| Some(shared.group()?.cluster.records_changed())) else {
         return;
     };
+    let (mut open, mut ended): (OpenInstalls, Option<Instant>) = Default::default();
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
         if let Err(error) = held.follow_skills().await {
-            tracing::debug!(error = %chain(&error), "changes of skills could not be looked for; trying again");
+            debug!(error = %chain(&error), "changes of skills could not be looked for; trying again");
+        }
+        if ended.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
+            ended = Some(Instant::now());
+            if let Err(error) = held.end_installs(&mut open).await {
+                debug!(error = %chain(&error), "installations of other services could not be looked at; trying again");
+            }
         }
         let closing = held.closing.clone();
         drop(held);

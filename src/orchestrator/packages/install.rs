@@ -13,7 +13,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::installation::{Installation, clear};
 use crate::orchestrator::packages::record::{Install, Records};
-use crate::orchestrator::packages::share_installs::share_install;
+use crate::orchestrator::packages::share_installs::Claim;
 use crate::orchestrator::packages::{publish, unpack};
 use crate::registry;
 use crate::registry::{Done, InstallRefused, Installed, Staging};
@@ -52,11 +52,16 @@ impl Orchestrator {
                 Ok(Ok(unpacked)) => unpacked,
                 Err(error) | Ok(Err(error)) => return drop(sender.send(Err(error))),
             };
-            share_install(&shared, &installation.install).await;
-            let _ = sender.send(Ok(told));
-            if shared.member.is_some() {
-                return publish::install(&shared, installation, staging, unpacked).await;
+            if let Some(group) = shared.group() {
+                let mut claim = Claim::default();
+                if let Err(error) = claim.hold(&group, &installation.install).await {
+                    let install = installation.install.request_id;
+                    warn!(%install, error = %chain(&error), "other services cannot tell of an installation yet");
+                }
+                let _ = sender.send(Ok(told));
+                return publish::install(&shared, &group, claim, installation, staging, unpacked).await;
             }
+            let _ = sender.send(Ok(told));
             let carried = blocking.run("install the package", move || installation.carry_out(staging, unpacked)).await;
             if let Err(error) = carried {
                 error!(error = %chain(&error), "a package could not be installed");

@@ -14,12 +14,13 @@ use uuid::Uuid;
 
 use crate::domain::causes::chain;
 use crate::files;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::packages::agreed::{By, SkillRecord};
 use crate::orchestrator::packages::follow::{Group, KIND};
 use crate::orchestrator::packages::installation::Installation;
 use crate::orchestrator::packages::record::{Install, InstallFailure, Records};
-use crate::orchestrator::packages::share_installs::share_install;
+use crate::orchestrator::packages::share_installs::{Claim, share_end};
 use crate::orchestrator::packages::skill_change::{Change, rejected};
 use crate::orchestrator::shared::Shared;
 use crate::registry::{self, Done, InstallRefused, Installed, Plan, Staging};
@@ -34,6 +35,8 @@ const TRIES: usize = 32;
 const REMOVED_WITHIN: Duration = BEGUN_FOR.saturating_add(Duration::from_secs(120));
 /// Pause before a package is put again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Pause before it is looked whether a change was made.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The package that a change names for the first time, if it names one.
 struct Put<'a> {
@@ -73,12 +76,16 @@ impl From<InstallRefused> for NotPublished {
 /// Installs an unpacked package on all services, and tells how it went.
 pub(super) async fn install(
     shared: &Arc<Shared>,
+    group: &Group<'_>,
+    claim: Claim,
     mut installation: Installation,
     staging: Staging,
     unpacked: Result<PathBuf, Finding>,
 ) {
     let id = staging.id();
-    match publish(shared, &mut installation, id, unpacked).await {
+    let published = publish(shared, group, claim, &mut installation, id, unpacked);
+    let broke = || Err(Error::io("install the package")(std::io::Error::other("the work broke off")).into());
+    match unbroken("install a package", published).await.unwrap_or_else(broke) {
         Ok((installed, done)) => {
             info!(install = %id, skill = done.skill_id, version = done.version.as_deref(), "installed on all services");
             installation.succeed(&installed, done);
@@ -89,12 +96,15 @@ pub(super) async fn install(
             }
             installation.install.fail(InstallFailure::from(&refused));
         }
+        Err(NotPublished::Broken(error)) if shared.stopping.is_cancelled() && may_be_made(&error) => {
+            return warn!(install = %id, "the service ends; another one, or its next start, tells what became of an installation");
+        }
         Err(NotPublished::Broken(error)) => {
             error!(install = %id, error = %chain(&error), "a package could not be installed");
             installation.install.fail(InstallFailure::broken(&error));
         }
     }
-    share_install(shared, &installation.install).await;
+    installation.install = share_end(shared, installation.install).await;
     let over = shared.blocking.run("write down the installation", move || installation.over(staging)).await;
     if let Err(error) = over {
         error!(install = %id, error = %chain(&error), "the outcome of an installation was not written down");
@@ -103,11 +113,12 @@ pub(super) async fn install(
 
 async fn publish(
     shared: &Arc<Shared>,
+    group: &Group<'_>,
+    mut claim: Claim,
     installation: &mut Installation,
     id: Uuid,
     unpacked: Result<PathBuf, Finding>,
 ) -> Result<(Installed, Done), NotPublished> {
-    let Some(group) = shared.group() else { return Err(Error::ShuttingDown.into()) };
     let folder = unpacked.map_err(|finding| InstallRefused::Package { findings: vec![finding] })?;
     let (tmp, skills_dir) = (shared.layout.tmp(), shared.settings.paths.skills_dir.clone());
     let pack = move || {
@@ -127,7 +138,8 @@ async fn publish(
     let package = group.blobs.put_file(zip.path()).await.map_err(Error::from)?;
     let by = By { id, now: shared.clock.now() };
     let mut planned = Some(planned);
-    let done = change(shared, &group, &installed.skill.id, &mut put, |record| match record {
+    let to_change = ToChange { skill: &installed.skill.id, by: id, claimed: Some((&installation.install, &mut claim)) };
+    let done = change(shared, group, to_change, &mut put, |record| match record {
         Some(record) => Ok(record.installed(&installed.skill, package, by)?),
         None => {
             planned.take().transpose()?;
@@ -147,35 +159,107 @@ async fn followed(shared: &Arc<Shared>, id: &str) {
     }
 }
 
-/// Changes the record of a skill as decided by what it is, after whoever was first.
+/// Which skill is changed, and by what.
+struct ToChange<'a> {
+    skill: &'a str,
+    by: Uuid,
+    /// An installation, whose record others end when its service is gone: it is changed under the lease that they know.
+    claimed: Option<(&'a Install, &'a mut Claim)>,
+}
+
+/// Why an attempt to change a record came to nothing.
+enum Failed<E> {
+    Decided(E),
+    Broken(Error),
+}
+
+impl<E> From<Error> for Failed<E> {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl<E> From<store::Error> for Failed<E> {
+    fn from(error: store::Error) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
+/// Whether a change may have been made after all that failed so.
+fn may_be_made(error: &Error) -> bool {
+    matches!(error, Error::Store(store::Error::NotOwner | store::Error::Unreachable { .. }))
+}
+
+/// Changes the record of a skill as decided by what it is, after whoever was first. A change that may have been made is looked for until
+/// that is known.
 async fn change<E: From<Error>>(
     shared: &Shared,
     group: &Group<'_>,
-    id: &str,
+    mut to_change: ToChange<'_>,
     put: &mut Put<'_>,
     mut decide: impl FnMut(Option<&SkillRecord>) -> Result<(SkillRecord, Done), E>,
 ) -> Result<Done, E> {
     let until = Instant::now() + REMOVED_WITHIN;
-    let mut tries = 0;
-    while tries < TRIES {
-        let found = group.cluster.record(KIND, id).await.map_err(Error::from)?;
-        let expected = found.as_ref().map_or(Expected::Absent, |found| Expected::At(found.revision));
-        let record = found.map(|found| SkillRecord::read(id, &found.value)).transpose()?;
-        let (next, done) = decide(record.as_ref())?;
-        let (value, files) = (Some(next.to_value()?), next.files());
-        let change = RecordChange { kind: KIND, key: id.to_owned(), expected, value, files, put_after: put.after };
-        match group.cluster.change_record(change).await {
-            Ok(Changed::Done { .. }) => return Ok(done),
-            Ok(Changed::Refused { .. }) => tries += 1,
-            Err(store::Error::FilesRemoved) if Instant::now() < until => {
-                info!(skill = id, "a package was removed since it was put; putting it again");
-                tokio::time::sleep(AGAIN_AFTER).await;
-                put.again(shared, group).await?;
+    let (mut tries, mut sent) = (0, false);
+    loop {
+        let error = match attempt(group, &mut to_change, put.after, &mut sent, &mut decide).await {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) if tries < TRIES => {
+                tries += 1;
+                continue;
             }
-            Err(error) => return Err(Error::from(error).into()),
+            Ok(None) => return Err(Error::InstallsBusy { limit: TRIES }.into()),
+            Err(Failed::Decided(refused)) => return Err(refused),
+            Err(Failed::Broken(error)) => error,
+        };
+        let skill = to_change.skill;
+        if matches!(error, Error::Store(store::Error::FilesRemoved)) && Instant::now() < until {
+            info!(skill, "a package was removed since it was put; putting it again");
+            tokio::time::sleep(AGAIN_AFTER).await;
+            put.again(shared, group).await?;
+        } else if may_be_made(&error) && (sent || to_change.claimed.is_some()) && !shared.stopping.is_cancelled() {
+            info!(skill, error = %chain(&error), "it is not known yet whether a skill was changed; looking again");
+            tokio::select! {
+                () = shared.stopping.cancelled() => {}
+                () = tokio::time::sleep(LOOK_AGAIN_AFTER) => {}
+            }
+        } else {
+            return Err(error.into());
         }
     }
-    Err(Error::InstallsBusy { limit: TRIES }.into())
+}
+
+/// None if somebody else was first.
+async fn attempt<E>(
+    group: &Group<'_>,
+    to_change: &mut ToChange<'_>,
+    put_after: u64,
+    sent: &mut bool,
+    decide: &mut impl FnMut(Option<&SkillRecord>) -> Result<(SkillRecord, Done), E>,
+) -> Result<Option<Done>, Failed<E>> {
+    let (id, by) = (to_change.skill, to_change.by);
+    let lease = match &mut to_change.claimed {
+        Some((install, claim)) => Some(claim.hold(group, install).await?),
+        None => None,
+    };
+    let found = group.cluster.record(KIND, id).await?;
+    let expected = found.as_ref().map_or(Expected::Absent, |found| Expected::At(found.revision));
+    let record = found.map(|found| SkillRecord::read(id, &found.value)).transpose()?;
+    if let Some(made) = record.as_ref().and_then(|record| record.made(by)) {
+        return Ok(Some(made.clone()));
+    }
+    let (next, done) = decide(record.as_ref()).map_err(Failed::Decided)?;
+    let (value, files) = (Some(next.to_value()?), next.files());
+    let change = RecordChange { kind: KIND, key: id.to_owned(), expected, value, files, put_after };
+    *sent = true;
+    let changed = match lease {
+        Some(lease) => group.cluster.change_record_under(lease, change),
+        None => group.cluster.change_record(change),
+    };
+    Ok(match changed.await? {
+        Changed::Done { .. } => Some(done),
+        Changed::Refused { .. } => None,
+    })
 }
 
 /// Rolls a skill back or uninstalls it on all services; none if they do not share it.
@@ -219,7 +303,8 @@ pub(super) async fn change_shared(shared: &Arc<Shared>, id: &str, change: &Chang
     };
     // Whatever it names is named already.
     let mut put = Put { zip: None, after: shared.store.removals().await? };
-    match self::change(shared, &group, id, &mut put, decide).await {
+    let to_change = ToChange { skill: id, by: by.id, claimed: None };
+    match self::change(shared, &group, to_change, &mut put, decide).await {
         Ok(done) => {
             info!(skill = id, version = done.version.as_deref(), action = ?done.action, "changed on all services");
             followed(shared, id).await;
@@ -229,14 +314,13 @@ pub(super) async fn change_shared(shared: &Arc<Shared>, id: &str, change: &Chang
         Err(error) => {
             install.fail(InstallFailure::broken(&error));
             written(&records, &install);
-            share_install(shared, &install).await;
+            share_end(shared, install).await;
             return Err(error);
         }
     }
     written(&records, &install);
     records.forget_old();
-    share_install(shared, &install).await;
-    Ok(Some(install))
+    Ok(Some(share_end(shared, install).await))
 }
 
 fn written(records: &Records, install: &Install) {

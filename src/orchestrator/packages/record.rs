@@ -87,7 +87,8 @@ impl InstallFailure {
         Self { code: error.code().as_str().to_owned(), message: error.to_string(), details: json!({}) }
     }
 
-    fn interrupted() -> Self {
+    /// Its service ended before it was made.
+    pub(crate) fn interrupted() -> Self {
         let message = "the service ended before this was done; nothing was changed, send it again";
         Self {
             code: ErrorCode::OrchestratorRestartInterrupted.as_str().to_owned(),

@@ -12,6 +12,7 @@ use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::parse_head;
 use crate::orchestrator::run_files::{Cached, Sizes, cached};
+use crate::orchestrator::runs::evict_skills::{self, Copies};
 use crate::orchestrator::shared::Shared;
 use crate::store::IndexKey;
 
@@ -30,6 +31,7 @@ struct Known {
     sizes: Sizes,
     /// Runs up to this one were looked at.
     up_to: Option<RunId>,
+    copies: Copies,
 }
 
 /// What was given up.
@@ -48,6 +50,12 @@ pub(crate) async fn evict_often(shared: Weak<Shared>) {
             Ok(Evicted { runs: 0, .. }) => {}
             Ok(Evicted { runs, bytes }) => info!(runs, bytes, "removed cached files of runs from this disk"),
             Err(error) => warn!(error = %chain(&error), "cached files of runs could not be removed; trying again"),
+        }
+        let replaced_for = if lacks_room(&held) { UNUSED_FOR_WHEN_FULL } else { UNUSED_FOR };
+        match evict_skills::evict(&held, &mut known.copies, replaced_for).await {
+            Ok(0) => {}
+            Ok(bytes) => info!(bytes, "removed copies of skills from this disk"),
+            Err(error) => warn!(error = %chain(&error), "copies of skills could not be removed; trying again"),
         }
         let (closing, now) = (held.closing.clone(), held.evict_now.clone());
         drop(held);

@@ -269,7 +269,7 @@ impl Orchestrator {
         let set_aside = move || {
             let results = owned.layout.shared_results();
             let mut aside = owned.shared_results.set_aside_others(&results, &needed.results);
-            aside.extend(owned.shared_skills.set_aside_others(&needed.skills));
+            aside.extend(owned.shared_skills.set_aside_others(|content| needed.skills.contains(content)));
             aside
         };
         let aside = shared.blocking.run("set aside what no run shares", set_aside).await?;

@@ -7,6 +7,7 @@ pub(crate) mod clean_shared;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
 pub(crate) mod evict;
+mod evict_skills;
 pub(crate) mod inventory;
 pub(crate) mod member;
 pub(crate) mod recovery;

@@ -21,7 +21,8 @@ use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, lost_race, not_owner};
 use crate::orchestrator::packages::install::recover_installs;
-use crate::orchestrator::packages::share_installs::share_install;
+use crate::orchestrator::packages::record::Records;
+use crate::orchestrator::packages::share_installs::share_end;
 use crate::orchestrator::runs::actor::record_uncovered;
 use crate::orchestrator::runs::dispatch::{give_back, set_aside};
 use crate::orchestrator::shared::Shared;
@@ -75,6 +76,7 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
         tokio::spawn(recover_later(Arc::downgrade(shared), failed));
     }
     sweep_folders(shared).await?;
+    recover_packages(shared).await?;
     wake(shared, ready);
     if !later.is_empty() {
         shared.unrecovered.add(&later);
@@ -362,27 +364,36 @@ async fn follow_up(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
     perform_again(shared, state).await
 }
 
-/// Folders of runs and requests that were being created or deleted when the service died, and installations that were cut
-/// short.
-async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
+/// Installations that were cut short. Among several services, nothing of an earlier process may change a skill any more.
+pub(crate) async fn recover_packages(shared: &Arc<Shared>) -> Result<(), Error> {
     let (owned, made) = (shared.clone(), shared.made_changes().await?);
+    let recover = move || recover_installs(&owned.settings.paths.skills_dir, &owned.layout, &made);
+    for install in shared.blocking.run("recover installations", recover).await? {
+        let told = share_end(shared, install.clone()).await;
+        if told != install {
+            let records = Records::new(&shared.layout);
+            shared.blocking.run("write down what others have found", move || records.write(&told)).await??;
+        }
+    }
+    Ok(())
+}
+
+/// Folders of runs and requests that were being created or deleted when the service died.
+async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
+    let owned = shared.clone();
     let listed = shared.blocking.run("sweep left-over folders", move || {
         let _ = files::remove_tree(&owned.layout.tmp());
         owned.shared_skills.sweep();
         owned.environments.remove_half_made();
-        let installs = recover_installs(&owned.settings.paths.skills_dir, &owned.layout, &made);
         remove_half_made(&owned.layout);
         let mut runs = newest::<RunId>(&owned.layout.runs());
         runs.extend(newest::<RunId>(&owned.layout.sealed()));
         runs.extend(newest::<RunId>(&owned.layout.homes()));
         runs.sort_unstable();
         runs.dedup();
-        (newest::<RequestId>(&owned.layout.requests()), runs, installs)
+        (newest::<RequestId>(&owned.layout.requests()), runs)
     });
-    let (requests, runs, installs) = listed.await?;
-    for install in &installs {
-        share_install(shared, install).await;
-    }
+    let (requests, runs) = listed.await?;
     let (mut known, mut unknown) = (Known::default(), Known::default());
     let mut over = Vec::new();
     for request in requests {

@@ -2,6 +2,7 @@
 //!
 //! Where several services share a store, the store has the queue: this one holds only the runs that were taken from it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -80,9 +81,9 @@ impl Queue {
         if inner.closed { 0 } else { inner.runs.free_slots() }
     }
 
-    /// So many runs wait in the store's queue.
-    pub(crate) fn wait_in_store(&self, runs: u64) {
-        self.lock().runs.wait_elsewhere(usize::try_from(runs).unwrap_or(usize::MAX / 2));
+    /// So many runs of each share wait in the store's queue.
+    pub(crate) fn wait_in_store(&self, runs: BTreeMap<String, usize>) {
+        self.lock().runs.wait_elsewhere(runs);
     }
 
     /// The next run to start, if a slot is free. The slot is taken.
@@ -130,10 +131,10 @@ impl Queue {
         self.position(run).is_some()
     }
 
-    /// How many wait and how many run.
+    /// How many wait, those in the store's queue included, and how many run.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
-        (inner.runs.waiting(), inner.runs.running())
+        (inner.runs.waiting() + inner.runs.waiting_elsewhere(), inner.runs.running())
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
@@ -191,5 +192,20 @@ mod tests {
         assert_eq!((queue.remove(run(3)), queue.remove(run(3))), (Some(ticket(3)), None));
         queue.finished(run(2));
         assert_eq!((queue.next(), queue.sizes()), (None, (0, 0)));
+    }
+    #[test]
+    fn of_a_queue_that_services_share_a_share_holds_no_more_places_than_are_left_for_others() {
+        let queue = Queue::in_store(Bounds { running: 1, waiting: 9, per_engine: None, per_skill: None });
+        // With the slot there are ten places.
+        let wait = |waiting: &[(&str, usize)]| {
+            queue.wait_in_store(waiting.iter().map(|(share, count)| ((*share).to_owned(), *count)).collect());
+        };
+        wait(&[("@one", 5)]);
+        assert!(!queue.refuses("@one"));
+        wait(&[("@one", 6)]);
+        assert!(queue.refuses("@one") && !queue.refuses("@two") && !queue.refuses(""));
+        wait(&[("@one", 6), ("@two", 3), ("", 1)]);
+        assert!(queue.refuses("@three") && queue.refuses(""));
+        assert_eq!(queue.sizes(), (10, 0));
     }
 }

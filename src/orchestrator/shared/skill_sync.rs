@@ -1,9 +1,10 @@
 //! Up to which change of the skills that services share this service has followed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// After a package could not be had, others are answered without it for so long before it is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);

@@ -15,6 +15,7 @@ use super::row_key::{RowKey, key_of};
 use crate::domain::fact::Stream;
 use crate::domain::fair_queue::ShareRule;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::statechart::Status;
 use crate::store::held::Author;
 use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey, RawPiece};
 
@@ -277,15 +278,26 @@ impl AppendCall {
         }
     }
 
-    /// Whether it adds events to a log that is there, and raw output that they cite, and changes nothing else.
-    pub(super) fn is_of_events_alone(&self) -> bool {
+    /// Whether it adds events to a log that is there, raw output that they cite, and the state of a run at work, and changes nothing else.
+    pub(super) fn fits_others(&self) -> bool {
+        let place = &self.columns.place;
+        let is_at_work = self.columns.status == Some(Status::Running.as_str())
+            && !place.waits
+            && place.not_before.is_none()
+            && place.due_at.is_none()
+            && place.priority.is_none();
         self.expected > 0
             && self.batches.is_some()
-            && self.row_change == 0
+            && (self.row_change == 0 || self.row_change == 1 && is_at_work)
             && self.open.is_none()
             && self.rows.is_none()
             && self.absent.is_none()
             && self.files.is_none()
+    }
+
+    /// The state that it writes, if it writes one.
+    pub(super) fn state(&self) -> Option<&[u8]> {
+        self.row.as_deref()
     }
 
     async fn send(&self, client: &Client, statement: &Statement) -> Result<Outcome, ServerError> {

@@ -18,7 +18,10 @@ use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::store::held::{Held, Lease};
-use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
+use crate::store::{
+    BoxFuture, Changed, Cluster, Control, Error, LeaseId, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, RecordChange,
+    Renewed,
+};
 
 const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, name, version, address, works, lease_until, joined_at) \
      values ($1, $2, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
@@ -29,9 +32,15 @@ const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, na
 /// Nodes and questions that nobody needs any more.
 const SWEEP: &str = "with nodes_gone as (delete from nodes where lease_until < clock_timestamp() - interval '1 day') \
      delete from controls where made_at < now() - interval '1 hour'";
-const RENEW: &str = "update nodes set lease_until = clock_timestamp() + $2 * interval '1 microsecond', running = $3, slots = $4 \
+const RENEW: &str = "with queued as materialized ( \
+         select coalesce(share, '') as share, count(*) as waiting from runs where waits and owner is null group by 1) \
+     update nodes set lease_until = clock_timestamp() + $2 * interval '1 microsecond', running = $3, slots = $4 \
      where incarnation = $1 and not over and lease_until > clock_timestamp() \
-     returning draining, (select count(*) from runs where waits and owner is null)";
+     returning draining, array(select share from queued order by share), array(select waiting from queued order by share)";
+/// Waits for a change under this lease that is under way.
+const LEASE_IS_OVER: &str = "with ended as ( \
+         update nodes set over = true where incarnation = $1 and not over and lease_until <= clock_timestamp() returning node) \
+     select exists (select from ended) or not exists (select from nodes where incarnation = $1 and not over)";
 const LEAVE: &str =
     "update nodes set over = true, lease_until = least(lease_until, clock_timestamp()) where incarnation = $1";
 /// Nothing is decided where nothing waits: that is found by an index alone, and every service asks whenever one is woken.
@@ -216,7 +225,11 @@ impl Cluster for Member {
                 self.held.lost(lease.incarnation);
                 return Err(Error::NotOwner);
             };
-            Ok(Renewed { draining: row.get(0), queued: u64::try_from(row.get::<_, i64>(1)).unwrap_or_default() })
+            let (shares, waiting): (Vec<&[u8]>, Vec<i64>) = (row.get(1), row.get(2));
+            let queued = shares.into_iter().zip(waiting).map(|(share, waiting)| {
+                (String::from_utf8_lossy(share).into_owned(), usize::try_from(waiting).unwrap_or_default())
+            });
+            Ok(Renewed { draining: row.get(0), queued: queued.collect() })
         })
     }
 
@@ -234,6 +247,26 @@ impl Cluster for Member {
             self.heads.queued();
             Ok(())
         })
+    }
+
+    fn lease(&self) -> Option<LeaseId> {
+        self.held.lease().map(|lease| LeaseId(lease.incarnation))
+    }
+
+    fn lease_is_over(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("look at a lease in", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(LEASE_IS_OVER).await?;
+                    reader.client().query_one(&statement, &[&lease.0]).await
+                })
+            });
+            Ok(ask.await?.get(0))
+        })
+    }
+
+    fn change_record_under(&self, lease: LeaseId, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
+        Box::pin(self.change(change, Some(lease)))
     }
 
     fn take(&self, most: usize, bounds: &Bounds) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {

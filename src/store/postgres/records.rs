@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::failure;
 use super::member::Member;
-use crate::store::{BoxFuture, Changed, Error, Expected, Record, RecordChange, RecordList, Records, records};
+use crate::store::{BoxFuture, Changed, Error, Expected, LeaseId, Record, RecordChange, RecordList, Records, records};
 
 const ONE: &str = "select key, revision, value from records where kind = $1 and key = $2";
 /// In one statement, so that the records are those of the revision.
@@ -18,6 +18,12 @@ const LIST: &str = "select record_kinds.revision, records.key, records.revision,
 const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
      left join record_kinds using (kind) order by place";
 const CHANGE: &str = "select o_done, o_found, o_value from change_record_2($1, $2, $3, $4, $5, $6, $7)";
+/// Nothing if the lease is over. Whoever says that it is waits for the row, until this is committed. The function is called for the row that
+/// was found: in a join it could be called first.
+const CHANGE_UNDER: &str = "select (done).o_done, (done).o_found, (done).o_value from ( \
+         select change_record_2($1, $2, $3, $4, $5, $6, $7) as done \
+         from (select from nodes where incarnation = $8 and not over and lease_until > clock_timestamp() for share) as lease \
+         offset 0) as made";
 
 fn revision(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or_default()
@@ -28,6 +34,53 @@ fn stored(expected: Expected) -> i64 {
         Expected::Absent => -1,
         Expected::Any => 0,
         Expected::At(revision) => i64::try_from(revision).unwrap_or(i64::MAX).max(1),
+    }
+}
+
+impl Member {
+    /// Changes a record; under a lease, if that is in force.
+    pub(super) async fn change(&self, change: RecordChange, lease: Option<LeaseId>) -> Result<Changed, Error> {
+        records::check(&change)?;
+        let files: Vec<Vec<u8>> = change.files.iter().map(|file| file.to_vec()).collect();
+        let key = change.key.clone();
+        let put_after = i64::try_from(change.put_after).unwrap_or(i64::MAX);
+        let (id, sent) = (Uuid::now_v7(), Arc::new((change, files)));
+        let ask = self.link.ask("change a record of", move |reader| {
+            let sent = sent.clone();
+            Box::pin(async move {
+                let (change, files) = &*sent;
+                let value = change.value.as_deref();
+                let expected = stored(change.expected);
+                let values: [&(dyn ToSql + Sync); 7] =
+                    [&id, &change.kind, &change.key, &expected, &value, files, &put_after];
+                let answer = match &lease {
+                    Some(lease) => {
+                        let statement = reader.prepared(CHANGE_UNDER).await?;
+                        let under: [&(dyn ToSql + Sync); 1] = [&lease.0];
+                        reader.client().query_opt(&statement, &[&values[..], &under[..]].concat()).await
+                    }
+                    None => {
+                        let statement = reader.prepared(CHANGE).await?;
+                        reader.client().query_opt(&statement, &values).await
+                    }
+                };
+                match answer {
+                    Err(error) if failure::is_removed_file(&error) => Ok(Err(Error::FilesRemoved)),
+                    answer => Ok(answer?.ok_or(Error::NotOwner)),
+                }
+            })
+        });
+        let row = ask.await??;
+        let Some(done) = row.get::<_, Option<i64>>(0) else {
+            let found = row.get::<_, Option<i64>>(1).map(|found| Record {
+                key,
+                revision: revision(found),
+                value: Bytes::copy_from_slice(row.get(2)),
+            });
+            return Ok(Changed::Refused { found });
+        };
+        self.heads.records_changed();
+        Ok(Changed::Done { revision: revision(done) })
     }
 }
 
@@ -89,39 +142,7 @@ impl Records for Member {
     }
 
     fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
-        Box::pin(async move {
-            records::check(&change)?;
-            let files: Vec<Vec<u8>> = change.files.iter().map(|file| file.to_vec()).collect();
-            let key = change.key.clone();
-            let put_after = i64::try_from(change.put_after).unwrap_or(i64::MAX);
-            let (id, sent) = (Uuid::now_v7(), Arc::new((change, files)));
-            let ask = self.link.ask("change a record of", move |reader| {
-                let sent = sent.clone();
-                Box::pin(async move {
-                    let (change, files) = &*sent;
-                    let statement = reader.prepared(CHANGE).await?;
-                    let value = change.value.as_deref();
-                    let expected = stored(change.expected);
-                    let values: [&(dyn ToSql + Sync); 7] =
-                        [&id, &change.kind, &change.key, &expected, &value, files, &put_after];
-                    match reader.client().query_one(&statement, &values).await {
-                        Err(error) if failure::is_removed_file(&error) => Ok(None),
-                        answer => answer.map(Some),
-                    }
-                })
-            });
-            let row = ask.await?.ok_or(Error::FilesRemoved)?;
-            let Some(done) = row.get::<_, Option<i64>>(0) else {
-                let found = row.get::<_, Option<i64>>(1).map(|found| Record {
-                    key,
-                    revision: revision(found),
-                    value: Bytes::copy_from_slice(row.get(2)),
-                });
-                return Ok(Changed::Refused { found });
-            };
-            self.heads.records_changed();
-            Ok(Changed::Done { revision: revision(done) })
-        })
+        Box::pin(self.change(change, None))
     }
 
     fn records_changed(&self) -> watch::Receiver<u64> {

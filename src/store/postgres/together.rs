@@ -1,6 +1,7 @@
-//! Appends of events alone, as the output of engines is, of many runs in one statement: less than half the work of a call for each.
+//! Appends of what engines at work say, of many runs in one statement: less than half the work of a call for each.
 //!
-//! What does not fit, for whatever reason, is left out; a call of its own tells why.
+//! What does not fit, for whatever reason, is left out; a call of its own tells why. Of a run that is at work before and after the append,
+//! `append_2` changes head and state alone: every other column stays what it is.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,12 +14,13 @@ use crate::domain::ids::Seq;
 
 pub(super) const APPEND_TOGETHER: &str = "\
     with done as ( \
-        update runs set head = wanted.head \
-        from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bigint[]) \
-            as wanted (run, expected, head, owner, epoch) \
+        update runs set head = wanted.head, state = coalesce(wanted.state, runs.state) \
+        from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bigint[], $14::bytea[]) \
+            as wanted (run, expected, head, owner, epoch, state) \
         where runs.run = wanted.run and runs.head = wanted.expected and runs.deleted_at is null \
             and (runs.owner is null or runs.owner = wanted.owner) \
             and (wanted.epoch is null or runs.epoch = wanted.epoch) \
+            and (wanted.state is null or runs.status = 'running') \
         returning runs.run, runs.owner is null as released \
     ), events_added as ( \
         insert into events (run, last, count, ndjson) \
@@ -49,7 +51,7 @@ impl<'a> Split<'a> {
         let mut seen = HashSet::new();
         for (at, call) in calls.iter().enumerate() {
             match call {
-                Call::Append(append) if seen.insert(append.run) && append.is_of_events_alone() => {
+                Call::Append(append) if seen.insert(append.run) && append.fits_others() => {
                     split.together.push(append);
                     split.together_at.push(at);
                 }
@@ -85,6 +87,7 @@ impl<'a> Split<'a> {
         let heads: Vec<i64> = calls.iter().map(|call| call.head).collect();
         let owners: Vec<Option<Uuid>> = calls.iter().map(|call| call.author.incarnation).collect();
         let epochs: Vec<Option<i64>> = calls.iter().map(|call| call.author.epoch).collect();
+        let states: Vec<Option<&[u8]>> = calls.iter().map(|call| call.state()).collect();
 
         let (mut of_runs, mut ndjson): (Vec<Uuid>, Vec<&[u8]>) = Default::default();
         let (mut lasts, mut counts): (Vec<i64>, Vec<i32>) = Default::default();
@@ -102,9 +105,9 @@ impl<'a> Split<'a> {
             froms.extend(&raw.froms);
             pieces.extend(raw.bytes.iter().map(|bytes| bytes.as_ref()));
         }
-        let values: [&(dyn ToSql + Sync); 13] = [
+        let values: [&(dyn ToSql + Sync); 14] = [
             &runs, &expected, &heads, &owners, &epochs, &of_runs, &lasts, &counts, &ndjson, &raw_runs, &streams,
-            &froms, &pieces,
+            &froms, &pieces, &states,
         ];
         let rows = client.query(statement, &values).await?;
         let released: HashMap<Uuid, bool> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -113,5 +116,51 @@ impl<'a> Split<'a> {
             Some(Outcome::Head { head: Seq(u64::try_from(call.head).unwrap_or_default()), released })
         };
         Ok(self.together_at.iter().zip(calls).map(|(at, call)| (*at, outcome(call))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::domain::state::Phase;
+    use crate::store::cluster_contract::{sample, share_rule};
+    use crate::store::contract::{events, run};
+    use crate::store::held::Author;
+    use crate::store::postgres::group::{Request, Scope};
+    use crate::store::{Append, IndexChange, IndexKey};
+
+    /// Which of the appends are sent together.
+    fn together(appends: Vec<Append>) -> Vec<usize> {
+        let scope = Scope { alone: false, share: share_rule() };
+        let call = |append| Call::of(&Request::Append(append, Author::default(), oneshot::channel().0), &scope);
+        Split::of(&appends.into_iter().map(call).collect::<Vec<_>>()).together_at
+    }
+
+    #[test]
+    fn what_engines_at_work_say_is_sent_together_and_nothing_that_changes_more_than_head_and_state() {
+        let at_work = |n: u128, phase| sample(n).append(1, phase).unwrap();
+        let with = |n: u128, change: fn(&mut Append)| {
+            let mut append = at_work(n, Phase::Running);
+            change(&mut append);
+            append
+        };
+        let all = vec![
+            at_work(0, Phase::Running),
+            events(run(1), Seq(1), 3),
+            at_work(2, Phase::Queued),
+            at_work(3, Phase::Succeeded),
+            with(4, |append| append.index.push(IndexChange::Put(IndexKey::Cache([1; 32]), "c".into()))),
+            with(5, |append| append.for_others.files = vec![[1; 32]]),
+            with(6, |append| append.require_absent = Some(IndexKey::Cache([1; 32]))),
+            with(7, |append| append.events.clear()),
+            with(8, |append| append.expected_head = Seq::START),
+            // The later one of a run needs the earlier one.
+            at_work(0, Phase::Running),
+            at_work(9, Phase::Running),
+        ];
+        assert_eq!(together(all), [0, 1, 10]);
+        assert_eq!(together(vec![at_work(0, Phase::Running)]), [] as [usize; 0], "one alone is no group");
     }
 }

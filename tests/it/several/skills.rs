@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use skill_runner::registry::load_dir;
 use skill_runner::skill::Intake;
 
 use super::{Service, Services};
 use crate::support::client::{Answer, Call};
+use crate::support::postgres::{Proxy, When};
 use crate::support::random::Random;
 use crate::support::skill::HELLO;
 use crate::support::zips::zip_folder;
@@ -347,4 +351,162 @@ fn kill_9_while_packages_are_installed_leaves_one_whole_version_everywhere() {
 fn versions_known(service: &Service) -> BTreeSet<String> {
     let all = versions(service);
     all.as_array().unwrap().iter().map(|kept| kept[0].as_str().unwrap().to_owned()).collect()
+}
+
+/// A place on a service's way to the database where what it says first with these words is held up.
+struct Gate {
+    _proxy: Proxy,
+    held: Arc<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    reached: AtomicBool,
+    lost: AtomicBool,
+    open: AtomicBool,
+}
+
+impl Gate {
+    fn before(services: &mut Services, name: &str, words: &'static [&'static str]) -> Gate {
+        let held: Arc<Held> = Arc::default();
+        let seen = held.clone();
+        let contains = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|window| window == word.as_bytes());
+        let proxy = Proxy::to(postgres::shared().address(), move |bytes| {
+            if !words.iter().all(|word| contains(bytes, word)) || seen.reached.swap(true, Ordering::SeqCst) {
+                return When::Pass;
+            }
+            while !seen.open.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if seen.lost.load(Ordering::SeqCst) { When::Before } else { When::Pass }
+        });
+        let url = postgres::shared().url_at(proxy.address, &services.schema);
+        services.set(name, "SKILL_RUNNER_STORE", url);
+        Gate { _proxy: proxy, held }
+    }
+
+    /// Sends a package and waits until its installation is held up; its id.
+    #[track_caller]
+    fn install(&self, service: &Service, version: &str) -> String {
+        let path = "/v1/skill-packages/install";
+        let sent = Call::new(service.address(), "POST", path).parts(&[("file", &package(version))]).send();
+        assert_eq!(sent.status, 202, "{}", sent.text());
+        until("the installation is held up", || self.held.reached.load(Ordering::SeqCst));
+        sent.json()["request_id"].as_str().unwrap().to_owned()
+    }
+
+    /// It never arrives.
+    fn loses_it(&self) {
+        self.held.lost.store(true, Ordering::SeqCst);
+        self.opens();
+    }
+
+    /// It arrives.
+    fn opens(&self) {
+        self.held.open.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What asks for the change of a skill.
+const CHANGE: &[&str] = &["as lease"];
+/// What tells of the end of an installation.
+const END: &[&str] = &["skill_install", "\"status\":\"succeeded\""];
+
+fn until(what: &str, is_so: impl FnMut() -> bool) {
+    crate::crash::until(what, is_so);
+}
+
+fn told(service: &Service, id: &str) -> Value {
+    service.get(&format!("/v1/skill-packages/{id}")).json()
+}
+
+#[track_caller]
+fn is_interrupted(told: &Value) {
+    assert_eq!(
+        (&told["status"], &told["error"]["code"]),
+        (&json!("failed"), &json!("ORCHESTRATOR_RESTART_INTERRUPTED"))
+    );
+}
+
+#[test]
+fn an_installation_whose_service_was_killed_is_ended_by_another_one_or_by_itself_when_it_is_back() {
+    if !postgres::installed("an installation whose service was killed is ended") {
+        return;
+    }
+    let mut services = Services::new();
+    let (first, again) = (Gate::before(&mut services, "one", CHANGE), Gate::before(&mut services, "three", CHANGE));
+    let (mut one, two) = (own_skills(&services, "one"), own_skills(&services, "two"));
+    let id = first.install(&one, "1.0.0");
+    assert_eq!(told(&two, &id)["status"], "queued");
+    one.kill_9();
+    first.loses_it();
+    until("another service has ended it", || told(&two, &id)["status"] != "queued");
+    let ended = told(&two, &id);
+    is_interrupted(&ended);
+    assert_eq!(two.get("/v1/skills/demo").status, 404);
+    let one = own_skills(&services, "one");
+    assert_eq!(told(&one, &id), ended);
+    // Nobody asks another one before it is back.
+    let mut three = own_skills(&services, "three");
+    let id = again.install(&three, "1.0.0");
+    three.kill_9();
+    again.loses_it();
+    let three = own_skills(&services, "three");
+    is_interrupted(&told(&three, &id));
+    assert_eq!(told(&two, &id), told(&three, &id));
+    install(&two, "1.0.0");
+    assert_eq!((runs(&one), runs(&three)), (json!("1.0.0"), json!("1.0.0")));
+}
+
+#[test]
+fn an_installation_that_was_made_before_its_service_was_killed_is_told_as_made_for_good() {
+    if !postgres::installed("an installation that was made before its service was killed is told as made") {
+        return;
+    }
+    let mut services = Services::new();
+    let gate = Gate::before(&mut services, "one", END);
+    let (mut one, two) = (own_skills(&services, "one"), own_skills(&services, "two"));
+    let id = gate.install(&one, "1.0.0");
+    assert_eq!((shown(&two), &told(&two, &id)["status"]), (json!("1.0.0"), &json!("succeeded")));
+    one.kill_9();
+    gate.loses_it();
+    let status = format!(
+        "select convert_from(value, 'utf8')::json ->> 'status' from {}.records where kind = 'skill_install' and key = '{id}'",
+        services.schema
+    );
+    until("its record is ended", || {
+        assert_eq!(told(&two, &id)["status"], "succeeded");
+        postgres::shared().sql(&status) == "succeeded"
+    });
+    // More changes than a skill remembers.
+    for _ in 0..9 {
+        assert_eq!((uninstall(&two).status, rollback(&two, "1.0.0").status), (200, 200));
+    }
+    let one = own_skills(&services, "one");
+    let ended = told(&one, &id);
+    assert_eq!((&ended["status"], &ended["version"]), (&json!("succeeded"), &json!("1.0.0")), "{ended}");
+    assert_eq!(told(&two, &id), ended);
+}
+
+#[test]
+fn a_service_that_is_paused_past_its_lease_installs_nothing_that_others_have_said_is_not() {
+    if !postgres::installed("a service that is paused past its lease installs nothing") {
+        return;
+    }
+    let mut services = Services::new();
+    let gate = Gate::before(&mut services, "one", CHANGE);
+    let (one, two) = (own_skills(&services, "one"), own_skills(&services, "two"));
+    let id = gate.install(&one, "1.0.0");
+    kill_process(one.pid(), Signal::STOP).unwrap();
+    until("another service has ended it", || told(&two, &id)["status"] != "queued");
+    is_interrupted(&told(&two, &id));
+    // Now it arrives.
+    gate.opens();
+    kill_process(one.pid(), Signal::CONT).unwrap();
+    until("it knows", || told(&one, &id)["status"] == "failed");
+    assert_eq!(told(&one, &id), told(&two, &id));
+    assert_eq!((one.get("/v1/skills/demo").status, two.get("/v1/skills/demo").status), (404, 404));
+    // It has a lease again; what it is sent now is installed.
+    install(&one, "1.0.0");
+    assert_eq!(runs(&two), "1.0.0");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Services, audited};
+use super::{Service, Services, audited};
 use crate::support::client::Call;
 use crate::support::{of_type, postgres};
 
@@ -88,4 +88,30 @@ fn equal_runs_of_two_services_are_carried_out_once_and_a_key_leads_to_one_run() 
     };
     assert_eq!(keyed(&one), keyed(&two));
     audited(&two, &runs);
+}
+
+#[test]
+fn every_service_tells_the_queue_of_all_and_a_label_fills_it_on_none() {
+    if !postgres::installed("every service tells the queue of all, and a label fills it on none") {
+        return;
+    }
+    let mut services = Services::new();
+    services.skill("hello", HELLO, json!({}));
+    // Five places: a slot counts as one.
+    for (variable, value) in [("FAIR_LABEL", "team"), ("MAX_QUEUED_JOBS", "4"), ("MAX_RUNNING_JOBS", "1")] {
+        services.set("", &format!("SKILL_RUNNER_{variable}"), value);
+    }
+    let (one, two) = (services.api("one"), services.api("two"));
+    let of = |team: &str| json!({"skill_id": "hello", "labels": {"team": team}, "runtime_options": {"no_cache": true}});
+    for _ in 0..3 {
+        one.create_with(&of("a"));
+    }
+    let knows = |service: &Service, runs: u64| service.get("/v1/system").json()["queue"]["queued"] == runs;
+    crate::crash::until("both know the queue", || knows(&one, 3) && knows(&two, 3));
+    let metrics = two.get("/metrics").text();
+    assert!(metrics.lines().any(|line| line == "skill_runner_queue_length 3"), "{metrics}");
+    for service in [&one, &two] {
+        assert_eq!(service.post("/v1/jobs", &of("a")).refusal(), (429, "QUEUE_FULL".into()));
+    }
+    assert_eq!(two.post("/v1/jobs", &of("b")).status, 201);
 }

@@ -11,6 +11,7 @@ use skill_runner::domain::run_file::RunFolder;
 use skill_runner::orchestrator::Orchestrator;
 use skill_runner::store::EventStore;
 
+use super::skills;
 use super::stage::Stage;
 use crate::check::{Logs, at_ease, at_rest, bytes, promises_hold};
 use crate::log;
@@ -42,6 +43,7 @@ pub fn everything(stage: &mut Stage) {
     }
     let Some(logs) = first else { return world.violated("no node is left") };
     promises_hold(&world, &logs);
+    skills::everything(stage);
     one_run_for_one_key(&world, &logs);
     recovered(stage, &logs);
 }

@@ -7,6 +7,7 @@ mod link;
 mod node;
 mod play;
 mod records;
+mod skills;
 mod stage;
 mod store;
 mod workers;
@@ -59,4 +60,10 @@ pub const MET: &[(u64, &str)] = &[
     (500, " was begun on another node before"),
     (10, "has followed "),
     (20, " run.cache_hit "),
+    (8, "client: install version "),
+    (20, ", where a package is installed"),
+    (50, "stopped while changing a record"),
+    (50, "a record is changed, and unknown"),
+    (50, " was interrupted, and everybody says so"),
+    (50, " is done, and its client was never told"),
 ];

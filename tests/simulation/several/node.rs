@@ -9,6 +9,7 @@ use std::time::Duration;
 use skill_runner::domain::causes::chain;
 use skill_runner::domain::time::Timestamp;
 use skill_runner::orchestrator::{Blocking, Clock, Environment, Member, Orchestrator};
+use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
 use skill_runner::store::{NodeId, NodeInfo};
 use tokio::runtime::Runtime;
@@ -105,10 +106,18 @@ impl Node {
         !self.paused && self.service().is_some()
     }
 
+    /// Its folder of skills, if packages are installed in this world.
+    pub fn own_skills(&self, world: &World) -> Option<PathBuf> {
+        world.skills.as_ref().map(|_| self.data.join("skills"))
+    }
+
     /// Begins a life at this moment; it crashes at this effect, if at any.
     pub fn start(&mut self, common: &Common, now: Duration, crash_at: Option<u64>) {
         let world = &common.world;
         fs::create_dir_all(&self.data).unwrap();
+        if let Some(skills) = self.own_skills(world).filter(|skills| !skills.exists()) {
+            common.set.copy_skills(&skills);
+        }
         self.resumed_at = now;
         world.note(format!("n{} starts", self.number));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -256,7 +265,11 @@ async fn begin(with: Beginning, service: Arc<Mutex<Option<Orchestrator>>>, ended
         confinement: skill_runner::supervisor::Confinement::Off,
         member: Some(member),
     };
-    match Orchestrator::start_in(environment, store, with.set.registry.clone(), with.settings).await {
+    let registry = match &world.skills {
+        Some(_) => Registry::new(&with.settings.paths.skills_dir),
+        None => with.set.registry.clone(),
+    };
+    match Orchestrator::start_in(environment, store, registry, with.settings).await {
         Ok(started) => *service.lock().unwrap() = Some(started),
         Err(error) => {
             let words = chain(&error);

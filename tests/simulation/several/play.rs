@@ -64,7 +64,8 @@ fn chaos(stage: &mut Stage) {
                 false => stage.send_client(1 + dice.below(4)),
             }
         }
-        let waits = !faults.is_multiple_of(3) && stage.now < patience && stage.busy_nodes().is_empty();
+        let aims = !stage.busy_nodes().is_empty() || !stage.installing_nodes().is_empty();
+        let waits = !faults.is_multiple_of(3) && stage.now < patience && !aims;
         if faults > 0 && stage.now >= next_fault && !waits {
             faults -= 1;
             next_fault = stage.now + dice.pause();

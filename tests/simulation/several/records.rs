@@ -25,7 +25,7 @@ impl Records for NodeStore {
     }
 
     fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
-        self.question(move || self.node.change_record(change))
+        self.change(move || self.node.change_record(change))
     }
 
     fn records_changed(&self) -> watch::Receiver<u64> {

@@ -101,7 +101,8 @@ impl Stage {
         let own: Arc<OnceLock<Weak<World>>> = Arc::default();
         let clock = store_clock(&own);
         let disk = MemoryStore::for_several(ShareRule { label: None, tokens: false }, clock.clone());
-        let world = Arc::new(World::with(dice, data.to_owned(), None, disk, sabotage));
+        let skills = dice.once_in(3).then(|| data.join("skills"));
+        let world = Arc::new(World::with(dice, data.to_owned(), skills, disk, sabotage));
         let _ = own.set(Arc::downgrade(&world));
         let dice = &world.dice;
         let lease = Duration::from_secs(dice.pick(&[8, 10, 16]));
@@ -121,6 +122,9 @@ impl Stage {
                 let data = world.data.join(format!("n{number}"));
                 let mut own = all.to_vec();
                 own.push(("max_running_jobs", dice.pick(&["1", "1", "2"]).to_owned()));
+                if world.skills.is_some() {
+                    own.push(("skills_dir", data.join("skills").to_str().unwrap().to_owned()));
+                }
                 Node {
                     number,
                     settings: set.settings(&data, &own),
@@ -289,6 +293,13 @@ impl Stage {
         (0..self.nodes.len()).filter(|at| self.nodes[*at].answers()).filter(works).collect()
     }
 
+    /// Nodes on which a client installs a package.
+    pub fn installing_nodes(&self) -> Vec<usize> {
+        let book = self.common.world.book.lock().unwrap();
+        let installs = |at: &usize| book.installing.get(&(at + 1)).is_some_and(|count| *count > 0);
+        (0..self.nodes.len()).filter(|at| self.nodes[*at].answers()).filter(installs).collect()
+    }
+
     /// A node dies.
     pub fn crash(&mut self, at: usize, loses_disk: bool) {
         let world = self.common.world.clone();
@@ -343,8 +354,12 @@ impl Stage {
     pub fn fault(&mut self, fault: Fault) {
         let world = self.common.world.clone();
         let dice = &world.dice;
-        let busy = self.busy_nodes();
-        let aimed = !busy.is_empty() && !dice.once_in(4);
+        let (mut busy, installing) = (self.busy_nodes(), self.installing_nodes());
+        let at_install = !installing.is_empty() && !dice.once_in(4);
+        if at_install {
+            busy = installing;
+        }
+        let aimed = at_install || !busy.is_empty() && !dice.once_in(4);
         let at = if aimed { dice.pick(&busy) } else { dice.below(self.nodes.len() as u64) as usize };
         let lease = self.lease().as_millis() as u64;
         let percent = if aimed { dice.pick(AIMED) } else { dice.pick(&[5, 33, 33, 150, 300]) };
@@ -352,7 +367,12 @@ impl Stage {
         if self.nodes[at].life.is_none() {
             return;
         }
-        world.note(format!("FAULT {fault:?} n{}{}", at + 1, if aimed { ", where an engine works" } else { "" }));
+        let aim = match (aimed, at_install) {
+            (_, true) => ", where a package is installed",
+            (true, false) => ", where an engine works",
+            (false, false) => "",
+        };
+        world.note(format!("FAULT {fault:?} n{}{aim}", at + 1));
         match fault {
             Fault::Crash => self.crash(at, false),
             Fault::LosesDisk => self.crash(at, true),

@@ -8,8 +8,8 @@ use skill_runner::domain::fact::Stream;
 use skill_runner::domain::fair_queue::Bounds;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::store::{
-    Append, AppendResult, BoxFuture, Cluster, Control, Durability, Error, EventBatch, EventStore, IndexKey, MemoryNode,
-    Node, NodeId, NodeInfo, NodeLoad, RawPiece, Renewed, RunFilter,
+    Append, AppendResult, BoxFuture, Changed, Cluster, Control, Durability, Error, EventBatch, EventStore, IndexKey,
+    LeaseId, MemoryNode, Node, NodeId, NodeInfo, NodeLoad, RawPiece, RecordChange, Records, Renewed, RunFilter,
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -74,6 +74,36 @@ impl NodeStore {
         Box::pin(async move {
             self.link.reach().await?;
             let answer = ready(question());
+            self.link.pause().await;
+            answer
+        })
+    }
+
+    /// Changes a record. It may be long on its way, and nobody may hear that it was made.
+    pub(super) fn change<'a>(
+        &'a self,
+        change: impl FnOnce() -> BoxFuture<'a, Result<Changed, Error>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<Changed, Error>> {
+        Box::pin(async move {
+            self.link.reach().await?;
+            if self.world.chaos() && self.world.dice.once_in(3) {
+                self.link.linger(self.world.dice.below(8_000)).await;
+            }
+            if self.world.chaos() && self.link.stops() {
+                self.world.note("stopped while changing a record");
+                self.link.linger(1_000 + self.world.dice.below(30_000)).await;
+            }
+            self.world.effect("a change of a record").await;
+            let answer = ready(change());
+            if let Err(error) = &answer {
+                self.world.note(format!("a record is not changed: {error}"));
+            }
+            if self.world.chaos() && self.world.dice.once_in(12) {
+                self.world.note("a record is changed, and unknown");
+                self.link.linger(self.world.dice.below(60_000)).await;
+                return Err(away());
+            }
+            self.world.effect("the answer to a change of a record").await;
             self.link.pause().await;
             answer
         })
@@ -355,6 +385,21 @@ impl Cluster for NodeStore {
             self.link.reach().await?;
             self.workers.leaves(self.world.node());
             self.node.leave().await
+        })
+    }
+
+    fn lease(&self) -> Option<LeaseId> {
+        self.node.lease()
+    }
+
+    fn lease_is_over(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, Error>> {
+        self.question(move || self.node.lease_is_over(lease))
+    }
+
+    fn change_record_under(&self, lease: LeaseId, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
+        self.change(move || match self.world.sabotage {
+            Sabotage::RecordsIgnoreLeases => self.node.change_record(change),
+            _ => self.node.change_record_under(lease, change),
         })
     }
 
