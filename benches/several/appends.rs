@@ -6,6 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::store::cluster_contract::row_at_work;
 use skill_runner::store::{Append, EventBatch, EventStore, IndexChange, IndexKey, Postgres, PostgresStore};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -20,7 +21,7 @@ const AT_ONCE: usize = 64;
 struct Shape {
     batches: usize,
     batch_bytes: usize,
-    /// Length of the run's row; 0 for none.
+    /// Length of the run's row, which is at work; 0 for none.
     row_bytes: usize,
 }
 
@@ -53,13 +54,16 @@ pub fn appends(bench: &Bench) {
 
 /// Seconds.
 async fn by_store(store: Arc<PostgresStore>, shape: Shape, each: usize) -> f64 {
+    let runs: Vec<RunId> = (0..AT_ONCE).map(|_| RunId(Uuid::now_v7())).collect();
+    let of = |run: &RunId| (shape.row_bytes > 0).then(|| Bytes::from(row_at_work(run.0.as_u128(), shape.row_bytes)));
+    let rows: Vec<Option<Bytes>> = runs.iter().map(of).collect();
     let began = Instant::now();
-    join_all((0..AT_ONCE).map(|_| {
+    join_all(runs.into_iter().zip(rows).map(|(run, row)| {
         let store = store.clone();
         tokio::spawn(async move {
-            let (run, mut head) = (RunId(Uuid::now_v7()), Seq::START);
+            let mut head = Seq::START;
             for _ in 0..each {
-                head = store.append(append(run, head, shape)).await.unwrap();
+                head = store.append(append(run, head, shape, row.clone())).await.unwrap();
             }
         })
     }))
@@ -73,14 +77,13 @@ pub fn text(length: usize) -> Bytes {
     text.into()
 }
 
-fn append(run: RunId, head: Seq, shape: Shape) -> Append {
+fn append(run: RunId, head: Seq, shape: Shape, row: Option<Bytes>) -> Append {
     let batch = |n: usize| EventBatch { first: Seq(head.0 + 1 + n as u64), count: 1, ndjson: text(shape.batch_bytes) };
-    let row = (shape.row_bytes > 0).then(|| IndexChange::Put(IndexKey::Run(run), text(shape.row_bytes)));
     Append {
         run,
         expected_head: head,
         events: (0..shape.batches).map(batch).collect(),
-        index: row.into_iter().collect(),
+        index: row.map(|row| IndexChange::Put(IndexKey::Run(run), row)).into_iter().collect(),
         require_absent: None,
         for_others: Default::default(),
     }

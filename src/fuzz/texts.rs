@@ -9,7 +9,7 @@ use crate::bounded;
 use crate::convergence::{Attempts, TurnWords, WordsVerdict, judge_turn, judge_words, parse};
 use crate::fcmp::audit::{Auditor, Expect};
 use crate::fcmp::{LogHead, read_envelope};
-use crate::projection::{Pointer, places as places_of, span};
+use crate::projection::{Pointer, Work, places as places_of, span};
 use crate::skill::front_matter::{split, split_leniently};
 use crate::skill::lint::{Intake, lint};
 use crate::skill::package::PackageFiles;
@@ -448,7 +448,7 @@ pub(super) fn places(bytes: &[u8]) -> u64 {
     let mut parts = text.splitn(3, '\0');
     let [result, pointer, raw] = [(); 3].map(|()| parts.next().unwrap_or_default());
     let (Ok(value), Ok(pointer)) = (serde_json::from_str::<Value>(result), Pointer::parse(pointer)) else { return 0 };
-    let found = places_of(raw, &value, &pointer);
+    let found = places_of(raw, &value, &pointer, &mut Work::default());
     for place in &found {
         assert!(raw.get(place.clone()).is_some(), "{place:?}");
     }

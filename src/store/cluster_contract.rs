@@ -618,6 +618,17 @@ pub fn queued_row(n: u128) -> Vec<u8> {
     LogHead { state: sample(n).state(), chain: Chain::start(run(n)) }.to_row().unwrap_or_default()
 }
 
+/// The row of a run at work, about so long.
+pub fn row_at_work(n: u128, length: usize) -> Vec<u8> {
+    let mut state = RunState { phase: Phase::Running, ..sample(n).state() };
+    let row = |state: &RunState| {
+        let head = LogHead { state: state.clone(), chain: Chain::start(run(n)) };
+        head.to_row().unwrap_or_default()
+    };
+    state.skill.fingerprint = "f".repeat(length.saturating_sub(row(&state).len()));
+    row(&state)
+}
+
 /// Puts a run into the queue.
 pub async fn queue(store: &dyn EventStore, n: u128) -> Result<(), Error> {
     store.append(sample(n).append(0, Phase::Queued)?).await.map(drop)
