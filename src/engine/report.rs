@@ -408,7 +408,7 @@ mod tests {
         let half = "y".repeat(MESSAGES_KEPT / 2);
         turn.said(None, &half);
         turn.said(None, &half);
-        assert_eq!(turn.messages(), [half.clone()]);
+        assert_eq!(turn.messages(), std::slice::from_ref(&half));
         turn.take_back();
         assert_eq!((turn.kept_bytes, turn.final_text()), (0, None));
     }

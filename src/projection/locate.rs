@@ -189,7 +189,8 @@ mod tests {
         assert_eq!(places(&hostile, &json!([2]), &Pointer::parse("").unwrap(), &mut work).len(), 0);
         assert_eq!(work.0, 0);
         let whole = "[2]".to_owned() + &hostile;
-        assert_eq!(places(&whole, &json!([2]), &Pointer::parse("").unwrap(), &mut Work::default())[..], [0_usize..3]);
+        let found = places(&whole, &json!([2]), &Pointer::parse("").unwrap(), &mut Work::default());
+        assert_eq!(found.iter().map(|place| &whole[place.clone()]).collect::<Vec<_>>(), ["[2]"]);
     }
 
     proptest! {
