@@ -45,5 +45,6 @@ pub mod orchestrator;
 pub mod http;
 // L9
 pub mod cli;
+// L10, for tests alone
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

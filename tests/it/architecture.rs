@@ -292,7 +292,7 @@ fn the_library_lists_its_modules_by_layer() {
     let mut layer = None;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("// L") {
-            layer = rest[..1].parse().ok();
+            layer = rest.split(',').next().and_then(|number| number.parse().ok());
         } else if let Some((_, module)) = line.trim_end_matches(';').split_once("mod ") {
             listed.push((layer.unwrap(), module));
         }
