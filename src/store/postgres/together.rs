@@ -121,6 +121,9 @@ impl<'a> Split<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use tokio::sync::oneshot;
 
     use super::*;
@@ -129,11 +132,13 @@ mod tests {
     use crate::store::contract::{events, run};
     use crate::store::held::Author;
     use crate::store::postgres::group::{Request, Scope};
+    use crate::store::postgres::heads::Heads;
     use crate::store::{Append, IndexChange, IndexKey};
 
     /// Which of the appends are sent together.
     fn together(appends: Vec<Append>) -> Vec<usize> {
-        let scope = Scope { alone: false, share: share_rule() };
+        let heads = Arc::new(Heads::new(None, Duration::ZERO));
+        let scope = Scope { alone: false, share: share_rule(), heads };
         let call = |append| Call::of(&Request::Append(append, Author::default(), oneshot::channel().0), &scope);
         Split::of(&appends.into_iter().map(call).collect::<Vec<_>>()).together_at
     }
