@@ -10,8 +10,6 @@ use crate::orchestrator::error::Error;
 
 /// How often one looks again at once: others write a few times to a run at rest.
 const AT_ONCE: u32 = 4;
-/// How often one looks at least, however long each look takes: a store that is slow is not one that takes nothing.
-const AT_LEAST: u32 = 8;
 /// The pauses after that, at first and at last.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(1);
@@ -36,7 +34,7 @@ impl Again {
     /// are not of the same moment.
     pub(crate) async fn lost(&mut self, race: Error) -> Result<(), Error> {
         let until = *self.until.get_or_insert_with(|| Instant::now() + self.most);
-        if Instant::now() >= until && self.lost >= AT_LEAST {
+        if Instant::now() >= until {
             let message = format!("its row does not fit its log, which takes no event: {}", chain(&race));
             return Err(Error::Corrupt { run: self.run.to_string(), message });
         }
