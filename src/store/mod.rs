@@ -28,6 +28,7 @@ mod memory_records;
 mod memory_removals;
 mod memory_removed;
 pub mod output_contract;
+pub mod owner_contract;
 mod patience;
 mod pieces;
 mod postgres;

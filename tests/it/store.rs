@@ -13,7 +13,7 @@ use skill_runner::store::{
     Append, Error, EventStore, IndexChange, IndexKey, MemoryNode, MemoryStore, NodeId, RunFilter, SledStore, Space,
     contract,
 };
-use skill_runner::store::{output_contract, removals_contract};
+use skill_runner::store::{output_contract, owner_contract, removals_contract};
 
 mod crash;
 mod full;
@@ -59,6 +59,7 @@ async fn several_services_in_memory_keep_the_contract() {
     };
     cluster_contract::check(&make).await.unwrap();
     output_contract::check(&make).await.unwrap();
+    owner_contract::check(&make).await.unwrap();
     removals_contract::check(&make).await.unwrap();
     let lone = || {
         let store = MemoryStore::for_several(cluster_contract::share_rule(), Arc::new(|| 0));

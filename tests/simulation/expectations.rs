@@ -25,6 +25,8 @@ impl Client {
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.is_troubled(),
             // The actor of a run does not look at what others write: until it writes itself, its log takes nothing.
+            // Nor does a cancel wait for long until a run is recovered that its service has taken over.
+            Error::Corrupt { .. } if self.world.node() > 0 && self.world.is_troubled() => true,
             Error::Corrupt { run, .. } => {
                 let book = self.world.book.lock().unwrap();
                 book.written_by_others.iter().any(|other| other.to_string() == *run)

@@ -23,7 +23,7 @@ use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::plan::{key_of, rejected};
 use crate::orchestrator::intake::temp::Delivered;
 use crate::orchestrator::intake::upload_warnings::{ignored_entries, unexpected_endings};
-use crate::orchestrator::log::journal::{Step, lost_race, met_final};
+use crate::orchestrator::log::journal::{Step, lost_race, met_final, not_owner};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::queue::Place;
 use crate::workspace::{self, KEPT_REQUEST, Manifest, Sent, SentPart, Staged, UploadError, UploadFields, UploadLimits};
@@ -122,8 +122,8 @@ impl Orchestrator {
         let mark = along.mark.clone();
         let command = Command::Upload { files, manifest_sha256, cache_key, package, warnings };
         if let Err(error) = journal.commit_with(command, along).await {
-            if lost_race(&error) || met_final(&error).is_some() {
-                // A cancel has come in between; the files are of no use then.
+            if lost_race(&error) || not_owner(&error) || met_final(&error).is_some() {
+                // A cancel has come in between, or another service has its files, and perhaps works on it; these are of no use then.
                 let _ = files::remove_tree(&shared.layout.request(state.request_id));
                 return Err(self.refused_upload(run).await?);
             }

@@ -1,6 +1,6 @@
 //! Skills that services share: this one's folder is brought to what their records say before a skill is looked up or listed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -9,26 +9,23 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
-use uuid::Uuid;
 
-use crate::blobs::{self, Blobs};
+use crate::blobs;
 use crate::domain::causes::chain;
 use crate::domain::codes::FindingCode;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::agreed::{SharedPackage, SkillRecord};
+use crate::orchestrator::packages::group::{Group, KIND};
 use crate::orchestrator::packages::share_installs::OpenInstalls;
 use crate::orchestrator::packages::unpack;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::skill_sync::failed_just_now;
-use crate::registry::{Agreed, Done, KeptVersion, Registry, Settled, Staging};
+use crate::registry::{Agreed, KeptVersion, Registry, Settled, Staging};
 use crate::skill::Finding;
-use crate::store::Cluster;
 use crate::workspace::UploadLimits;
 
-/// The kind of the records.
-pub(super) const KIND: &str = "skill";
 /// How long the lock of the skills folder is waited for. A script can hold it as long as it runs, and everybody who creates a run waits
 /// here; what could not be brought up to date is tried again.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -44,19 +41,7 @@ const LIMITS: UploadLimits = UploadLimits {
     ratio_from_bytes: u64::MAX,
 };
 
-/// What services share skills by.
-pub(super) struct Group<'a> {
-    pub(super) cluster: &'a dyn Cluster,
-    pub(super) blobs: &'a dyn Blobs,
-}
-
 impl Shared {
-    /// The services that this one shares skills with; none if it is alone.
-    pub(super) fn group(&self) -> Option<Group<'_>> {
-        let (member, blobs) = (self.member.as_ref()?, self.blobs.as_ref()?);
-        Some(Group { cluster: &*member.cluster, blobs: &**blobs })
-    }
-
     /// Brings the skills folder to what services share: whatever was acknowledged before is here then. One small question to the
     /// store if nothing was changed, and nothing at all for a service that is alone.
     pub(crate) async fn follow_skills(self: &Arc<Self>) -> Result<(), Error> {
@@ -203,14 +188,6 @@ impl Shared {
             None => Ok(()),
         };
         self.staged(agreed, Some(zip), put).await
-    }
-
-    /// What became of changes of skills, by their ids, as far as services remember it.
-    pub(crate) async fn made_changes(&self) -> Result<HashMap<Uuid, Done>, Error> {
-        let Some(group) = self.group() else { return Ok(HashMap::new()) };
-        let records = group.cluster.records(KIND).await?.records;
-        let read = records.iter().filter_map(|record| SkillRecord::read(&record.key, &record.value).ok());
-        Ok(read.flat_map(|record| record.changes).map(|made| (made.id, made.done)).collect())
     }
 
     /// Says which skills this service alone has.

@@ -4,6 +4,7 @@ mod agreed;
 pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod follow;
+mod group;
 pub(crate) mod install;
 mod installation;
 mod publish;

@@ -17,7 +17,7 @@ use crate::files;
 use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::packages::agreed::{By, SkillRecord};
-use crate::orchestrator::packages::follow::{Group, KIND};
+use crate::orchestrator::packages::group::{Group, KIND};
 use crate::orchestrator::packages::installation::Installation;
 use crate::orchestrator::packages::record::{Install, InstallFailure, Records};
 use crate::orchestrator::packages::share_installs::{Claim, share_end};

@@ -12,7 +12,7 @@ use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::packages::follow::Group;
+use crate::orchestrator::packages::group::Group;
 use crate::orchestrator::packages::record::{Install, InstallFailure, KEPT, Records};
 use crate::orchestrator::shared::Shared;
 use crate::store::{self, Changed, Expected, LeaseId, Record, RecordChange};

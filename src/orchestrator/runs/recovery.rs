@@ -140,6 +140,7 @@ pub(crate) async fn recover_abandoned(
                 Err(error) if lost_race(&error) => {
                     shared.files().forget(*run);
                     // Who wrote first has moved it on; or its log takes nothing, and it would be taken over again at once.
+                    member.recovered(*run);
                     set_aside(shared, member, *run);
                     continue;
                 }

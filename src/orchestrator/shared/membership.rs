@@ -89,9 +89,10 @@ impl Membership {
         !self.token().is_cancelled()
     }
 
-    /// Whether this service has the run, and nobody can have taken it over: also right after it was stopped for a while.
+    /// Whether this service has the run, and nobody can have taken it over: also right after it was stopped for a while. Whoever worked on
+    /// it under a lease that was lost may not go on with it under the next one, under which it is recovered.
     pub(crate) fn may_work_on(&self, run: RunId) -> bool {
-        self.has_good_lease() && self.cluster.owns(run)
+        self.has_good_lease() && self.cluster.owns(run) && !self.is_recovering(run)
     }
 
     fn has_good_lease(&self) -> bool {

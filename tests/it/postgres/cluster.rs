@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skill_runner::domain::fair_queue::Bounds;
 use skill_runner::store::cluster_contract::{self, Services, View};
 use skill_runner::store::{Error, NodeInfo, Postgres, PostgresStore, contract};
-use skill_runner::store::{output_contract, removals_contract};
+use skill_runner::store::{output_contract, owner_contract, removals_contract};
 
 use super::{open_with, options, told};
 use crate::support::LONG;
@@ -47,6 +47,7 @@ async fn several_services_keep_the_contract() {
     };
     cluster_contract::check(&make).await.unwrap();
     output_contract::check(&make).await.unwrap();
+    owner_contract::check(&make).await.unwrap();
     removals_contract::check(&make).await.unwrap();
 }
 

@@ -49,11 +49,15 @@ pub fn everything(stage: &mut Stage) {
         for (id, was_told) in &installs {
             let asked = *id;
             let answer = stage.on_node(at, move |service| async move { service.install_of(asked).await });
+            let is_made = made.contains(id.to_string().as_str());
+            if matches!(answer, Some(Ok(None))) && !is_made && !was_told {
+                // Its service could not tell the others of it, neither when it began nor when it failed.
+                continue;
+            }
             let Some(Ok(Some(install))) = answer else {
                 world.violated(format!("n{} does not know an installation: {answer:?}", at + 1));
                 continue;
             };
-            let is_made = made.contains(id.to_string().as_str());
             let (is_over, code) = (install.status.is_final(), install.error.as_ref().map(|error| error.code.clone()));
             let done = is_over && code.is_none();
             if !is_over || done != is_made || *was_told && !done {
