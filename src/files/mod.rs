@@ -33,7 +33,7 @@ mod write;
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
-pub(crate) use copy_tree::{copy_tree, copy_tree_but};
+pub(crate) use copy_tree::{Copying, copy_tree};
 pub(crate) use cut::cut;
 pub(crate) use descriptors::{inherited_open_files, open_files, open_files_within, raise_open_files};
 pub(crate) use error::Error;

@@ -62,6 +62,16 @@ impl From<LookupError> for io::Error {
 /// Opens a regular file at `path` below `root` for reading. No component may be a link, so that neither the path nor
 /// what a skill left on the disk leads out of `root`.
 pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
+    let file = open_any_beneath(root, path)?;
+    let found = file.metadata().map_err(|source| LookupError::Io { source })?;
+    if !found.is_file() {
+        return Err(LookupError::NotAFile);
+    }
+    Ok(file)
+}
+
+/// The same for a folder or a file, whatever is there.
+pub(super) fn open_any_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
     check(path)?;
     let root = rustix::fs::open(root, folder_flags(), Mode::empty()).map_err(lookup_error)?;
     let opened = match open_at_once(&root, path) {
@@ -69,12 +79,7 @@ pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError
         Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL) => open_step_by_step(root, path),
         opened => opened,
     };
-    let file = File::from(opened.map_err(lookup_error)?);
-    let found = file.metadata().map_err(|source| LookupError::Io { source })?;
-    if !found.is_file() {
-        return Err(LookupError::NotAFile);
-    }
-    Ok(file)
+    opened.map(File::from).map_err(lookup_error)
 }
 
 /// Opens a regular file for reading. A link is not followed, and a pipe is not waited for: for everything that is not a

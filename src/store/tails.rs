@@ -55,6 +55,12 @@ impl Tails {
         }
     }
 
+    /// Whether somebody follows the run and was not told of this head.
+    pub(super) fn is_behind(&self, run: &RunId, head: Seq) -> bool {
+        let registry = self.lock();
+        registry.senders.get(run).is_some_and(|sender| sender.receiver_count() > 0 && *sender.borrow() < head)
+    }
+
     /// The runs that somebody follows.
     pub(super) fn followed(&self) -> Vec<RunId> {
         let registry = self.lock();

@@ -2,4 +2,5 @@
 
 mod contract;
 mod folder;
+mod lying;
 mod s3;

@@ -8,6 +8,7 @@ mod files;
 mod large_answers;
 mod large_packages;
 mod nested_texts;
+mod notifications;
 mod output;
 mod own_folder;
 mod packages;

@@ -104,3 +104,17 @@ test('messages, tools and questions of a hostile engine are text', async () => {
   await opened.locator('.need').first().waitFor();
   await clean(opened);
 });
+
+test('messages that take minutes or endless stack to read as Markdown are shown as text, and the page goes on', async () => {
+  const nested = Array.from({ length: 380 }, (_, depth) => `${' '.repeat(depth * 2)}- a`).join('\n');
+  const messages = ['_'.repeat(150_000), '>'.repeat(150_000), '> '.repeat(1900), nested, '**bold** words'];
+  service.codexSays([...messages.map((text) => ({ type: 'agent_message', text })), { type: 'agent_message', text: '<ASK_USER_YAML>\nkind: open_text\nprompt: "Who?"\n</ASK_USER_YAML>' }]);
+  const job = await service.run('demo-interview', { engine: 'codex', runtime_options: { execution_mode: 'interactive' } });
+  assert.equal(job.status, 'waiting_user');
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  await opened.locator('.said.message strong', { hasText: 'bold' }).waitFor();
+  assert.ok(await opened.locator('.said.message pre').count() >= 3);
+  await opened.locator('.reply', { hasText: 'Who?' }).waitFor();
+  await clean(opened);
+});

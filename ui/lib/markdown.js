@@ -22,9 +22,36 @@ const markdown = new Marked({ gfm: true, async: false, renderer: {
   image: (/** @type {{text: string, href: string}} */ { text, href }) => escaped(`[${text || href}]`),
 } });
 
+/** What a text costs to read grows by the square of its marks between two empty lines; so many take a tenth of a second. */
+const MARKS_MAX = 2000;
+/** A list as deep as this is none. */
+const DEEP = /^[ \t]{200,}[-+*]/m;
+
+/** The text as HTML; none if it takes too long, or too much stack, to read. @param {string} text @returns {string | null} */
+function rendered(text) {
+  let cost = 0;
+  for (const block of text.split(/\n[ \t]*\n/)) cost += (block.match(/[*_~`[\]<>\\]/g)?.length ?? 0) ** 2;
+  if (cost > MARKS_MAX ** 2 || DEEP.test(text)) return null;
+  try {
+    return /** @type {string} */ (markdown.parse(text));
+  } catch {
+    return null;
+  }
+}
+
 /** @param {string} text @returns {DocumentFragment} */
 export function sanitized(text) {
-  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(markdown.parse(text.slice(0, MAX)), ALLOWED)));
+  const shown = text.slice(0, MAX);
+  const made = rendered(shown);
+  if (made === null) {
+    const plain = document.createElement('pre');
+    plain.tabIndex = 0;
+    plain.textContent = shown;
+    const whole = document.createDocumentFragment();
+    whole.append(plain);
+    return whole;
+  }
+  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(made, ALLOWED)));
   for (const link of fragment.querySelectorAll('a')) {
     link.rel = 'noopener noreferrer nofollow';
     link.target = '_blank';

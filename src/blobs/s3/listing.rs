@@ -10,16 +10,26 @@ use crate::blobs::content::hash_of;
 use crate::blobs::error::Error;
 use crate::blobs::shared::{Blob, Listed};
 
-/// The longest page that servers give.
+/// The longest page that servers give, and the shortest that is asked for.
 const PAGE_MAX: usize = 1000;
+const PAGE_MIN: usize = 100;
+/// Most pages of one list. What else is in the bucket has its own place.
+const PAGES_MAX: usize = 1000;
 
 impl Objects {
     pub(super) fn list(&self, after: Option<[u8; 32]>, most: usize) -> Result<Vec<Listed>, Error> {
         let prefix = self.all();
         let mut listed = Vec::new();
         let mut behind = after.map(|sha256| self.key(&Blob { sha256, size: 0 })).unwrap_or_default();
-        while listed.len() < most {
-            let count = (most - listed.len()).min(PAGE_MAX).to_string();
+        for page in 0.. {
+            if listed.len() >= most {
+                break;
+            }
+            if page == PAGES_MAX {
+                let reason = format!("its list has no end: {PAGES_MAX} pages of what is no shared file");
+                return Err(Error::Unusable { place: self.client.place(), reason });
+            }
+            let count = (most - listed.len()).clamp(PAGE_MIN, PAGE_MAX).to_string();
             let mut query = vec![("list-type", "2"), ("prefix", prefix.as_str()), ("max-keys", count.as_str())];
             if !behind.is_empty() {
                 query.push(("start-after", &behind));
@@ -40,14 +50,26 @@ impl Objects {
                 break;
             }
         }
+        // A server may give more than it was asked for.
+        listed.truncate(most);
         Ok(listed)
     }
+
+    /// Whether it is the key of a shared file. Others are never asked for, whatever a server lists.
+    pub(super) fn is_own(&self, key: &str) -> bool {
+        key.strip_prefix(&self.all()).and_then(hash_in).is_some()
+    }
+}
+
+/// The hash in a key without its prefix.
+fn hash_in(key: &str) -> Option<[u8; 32]> {
+    let (part, name) = key.split_once('/')?;
+    hash_of(name).filter(|_| name.starts_with(part) && part.len() == 2)
 }
 
 /// What else is there is passed over.
 pub(super) fn as_listed(prefix: &str, found: &Element, now: Option<i64>) -> Option<Listed> {
-    let (part, name) = found.text_of("Key")?.strip_prefix(prefix)?.split_once('/')?;
-    let sha256 = hash_of(name).filter(|_| name.starts_with(part) && part.len() == 2)?;
+    let sha256 = hash_in(found.text_of("Key")?.strip_prefix(prefix)?)?;
     let put = found.text_of("LastModified")?.parse::<Timestamp>().ok()?;
     let size = found.text_of("Size")?.parse().ok()?;
     Some(Listed { blob: Blob { sha256, size }, age: age(now, Some(put.as_second())) })

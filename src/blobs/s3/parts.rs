@@ -16,6 +16,10 @@ use crate::domain::causes::chain;
 
 /// What servers allow.
 const PARTS_MAX: u64 = 10_000;
+/// Longest name of a part that is repeated when all are put together.
+const TAG_MAX: usize = 1024;
+/// Most uploads that are aborted at once; the others have their turn later.
+const ABORTED_MAX: usize = 1000;
 /// After so long, an upload is one that its sender did not live to complete.
 const ABANDONED_SECONDS: u64 = 24 * 60 * 60;
 
@@ -75,7 +79,7 @@ fn send_part(objects: &Objects, key: &str, upload: &str, number: u64, part: &[u8
     let number = number.to_string();
     let query = [("partNumber", number.as_str()), ("uploadId", upload)];
     let answer = objects.client.ask(Request { query: &query, body: Some(part), ..Request::new("PUT", key) })?;
-    match answer.header("etag").filter(|_| answer.status == 200) {
+    match answer.header("etag").filter(|tag| answer.status == 200 && tag.len() <= TAG_MAX) {
         Some(tag) => Ok(tag.to_owned()),
         None => Err(refused(&objects.client, &answer, MAY_WRITE)),
     }
@@ -115,11 +119,11 @@ pub(super) fn remove_abandoned(objects: &Objects) -> Result<(), Error> {
         let doing = "list uploads (s3:ListBucketMultipartUploads)";
         return Err(refused(&objects.client, &answer, doing));
     };
-    for upload in list.all("Upload") {
+    for upload in list.all("Upload").take(ABORTED_MAX) {
         let (Some(key), Some(id)) = (upload.text_of("Key"), upload.text_of("UploadId")) else { continue };
         let begun = upload.text_of("Initiated").and_then(|time| time.parse::<Timestamp>().ok());
         let age = age(answer.time(), begun.map(Timestamp::as_second));
-        if key.starts_with(&prefix) && age > ABANDONED_SECONDS {
+        if objects.is_own(key) && age > ABANDONED_SECONDS {
             abort(objects, key, id)?;
             info!(key, age, "the parts of an upload that was not completed are removed");
         }

@@ -2,6 +2,10 @@
 
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 16;
+/// Most elements that are read; a page of a list has a tenth of them.
+const ELEMENTS_MAX: usize = 100_000;
+/// Longest name or number of a character behind `&`.
+const REFERENCE_MAX: usize = 16;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Element {
@@ -15,6 +19,7 @@ impl Element {
     pub(super) fn parse(xml: &str) -> Option<Element> {
         let mut open: Vec<Element> = Vec::new();
         let mut rest = xml;
+        let mut elements = 0;
         loop {
             let (text, tag) = rest.split_once('<')?;
             if let Some(inner) = open.last_mut() {
@@ -32,6 +37,7 @@ impl Element {
             let ended = if let Some(name) = tag.strip_prefix('/') {
                 Some(open.pop().filter(|ended| ended.name == local(name))?)
             } else {
+                elements += 1;
                 let element = Element { name: local(tag.trim_end_matches('/')).to_owned(), ..Element::default() };
                 if tag.ends_with('/') {
                     Some(element)
@@ -40,7 +46,7 @@ impl Element {
                     None
                 }
             };
-            if open.len() > DEPTH_MAX {
+            if open.len() > DEPTH_MAX || elements > ELEMENTS_MAX {
                 return None;
             }
             if let Some(ended) = ended {
@@ -78,7 +84,9 @@ fn decoded(text: &str) -> String {
     let mut rest = text;
     while let Some((before, reference)) = rest.split_once('&') {
         decoded.push_str(before);
-        let Some((name, behind)) = reference.split_once(';') else {
+        // Looked for nearby alone: an answer may be nothing but `&`.
+        let end = reference.bytes().take(REFERENCE_MAX).position(|byte| byte == b';');
+        let Some((name, behind)) = end.and_then(|end| Some((reference.get(..end)?, reference.get(end + 1..)?))) else {
             rest = reference;
             continue;
         };
@@ -130,9 +138,21 @@ mod tests {
     #[test]
     fn what_is_cut_short_or_no_xml_or_too_deep_is_nothing() {
         let deep = "<a>".repeat(DEPTH_MAX + 1) + &"</a>".repeat(DEPTH_MAX + 1);
-        for wrong in ["", "text", "<a>", "<a><b></a>", "<a", "</a>", "<html><p></html>", deep.as_str()] {
-            assert_eq!(Element::parse(wrong), None, "{wrong}");
+        let many = format!("<a>{}</a>", "<b/>".repeat(ELEMENTS_MAX));
+        for wrong in ["", "text", "<a>", "<a><b></a>", "<a", "</a>", "<html><p></html>", deep.as_str(), many.as_str()] {
+            assert_eq!(Element::parse(wrong), None, "{}", wrong.get(..40).unwrap_or(wrong));
         }
+    }
+
+    /// The longest answer that is read. Each `&` was looked behind to the end of the answer, which took hours.
+    #[test]
+    fn an_answer_of_the_longest_length_is_read_in_time_by_its_length() {
+        let began = std::time::Instant::now();
+        let text = format!("<a><b>{}</b></a>", "&".repeat(8 << 20));
+        // The characters that open a reference and no more go.
+        assert_eq!(Element::parse(&text).unwrap().text_of("b"), Some(""));
+        assert_eq!(Element::parse("<a><b>&amp;&#x41&;&ampx;</b></a>").unwrap().text_of("b"), Some("&"));
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     proptest! {

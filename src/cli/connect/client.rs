@@ -25,6 +25,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 const HEALTH: Duration = Duration::from_secs(2);
 /// Silence after which an event stream is taken for dead; a living one has a heartbeat.
 const SILENCE: Duration = Duration::from_secs(120);
+/// How long a service may take to unpack and check what it was sent.
+const CHECKED: Duration = Duration::from_secs(600);
 /// Longest answer that is kept in memory.
 const ANSWER_MAX: u64 = 64 * 1024 * 1024;
 /// What separates the parts of an upload; nothing in the part's head can be mistaken for it.
@@ -105,7 +107,8 @@ impl Client {
             body = Box::new(body.chain(Cursor::new(head)).chain(BufReader::new(file)).chain(Cursor::new("\r\n")));
         }
         let body = body.chain(Cursor::new(format!("--{BOUNDARY}--\r\n")));
-        let request = self.signed(self.agent.post(self.url(path)));
+        let request = self.agent.post(self.url(path)).config();
+        let request = self.signed(request.timeout_per_read(Some(CHECKED)).timeout_per_write(Some(SILENCE)).build());
         let request = request.content_type(format!("multipart/form-data; boundary={BOUNDARY}"));
         self.answer(request.send(SendBody::from_owned_reader(body)))
     }

@@ -1,6 +1,6 @@
 //! Follows a run's events in a service, and reconnects if the stream breaks.
 
-use std::io::BufRead;
+use std::io::{self, BufRead, Read as _};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,8 @@ use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::fcmp::read_envelope;
 
+/// Longest event that is read. The service writes none that is nearly as long.
+const LINE_MAX: usize = 64 << 20;
 /// Attempts in a row that bring no event before it gives up.
 const TRIES: u32 = 5;
 /// Pause before each new attempt.
@@ -77,12 +79,11 @@ struct SseReader<R> {
 
 impl<R: BufRead> SseReader<R> {
     /// The data of the next `chat_event`; none at the end. Snapshots and heartbeats are no part of the log.
-    fn next_chat_event(&mut self) -> std::io::Result<Option<Bytes>> {
+    fn next_chat_event(&mut self) -> io::Result<Option<Bytes>> {
         let (mut is_chat, mut data) = (false, Vec::new());
         let mut line = Vec::new();
         loop {
-            line.clear();
-            if self.stream.read_until(b'\n', &mut line)? == 0 {
+            if !next_line(&mut self.stream, &mut line)? {
                 return Ok(None);
             }
             while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -97,6 +98,9 @@ impl<R: BufRead> SseReader<R> {
                 is_chat = name == b"chat_event";
             } else if let Some(part) = field(&line, b"data:") {
                 data.extend_from_slice(part);
+                if data.len() > LINE_MAX {
+                    return Err(too_long());
+                }
             }
         }
     }
@@ -107,6 +111,18 @@ impl<R: BufRead> SseReader<R> {
 pub(crate) fn foreign(bytes: &[u8], piece: usize) -> Vec<Bytes> {
     let mut reader = SseReader { stream: std::io::BufReader::with_capacity(piece, bytes) };
     std::iter::from_fn(|| reader.next_chat_event().ok().flatten()).collect()
+}
+
+/// The next line with its end, in place of what was there; false at the end. One that is too long is an error: whoever is at the other
+/// end decides how much comes.
+pub(super) fn next_line(stream: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let read = stream.take(LINE_MAX as u64 + 1).read_until(b'\n', line)?;
+    if read > LINE_MAX { Err(too_long()) } else { Ok(read > 0) }
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("an event has more than {LINE_MAX} bytes"))
 }
 
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
@@ -125,5 +141,26 @@ mod tests {
         let mut reader = SseReader { stream: stream.as_bytes() };
         let mut next = || reader.next_chat_event().unwrap();
         assert_eq!((next(), next(), next()), (Some("{\"a\":1}".into()), Some("{\"b\":2}".into()), None));
+    }
+    /// Gives the same bytes again and again.
+    struct Endless(&'static [u8], usize);
+
+    impl io::Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.iter_mut().for_each(|byte| {
+                *byte = self.0[self.1 % self.0.len()];
+                self.1 += 1;
+            });
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn events_without_an_end_are_given_up() {
+        for (begin, each) in [("", &b"x"[..]), ("event: chat_event\n", b"data: words of an event\n")] {
+            let stream = io::BufReader::new(begin.as_bytes().chain(Endless(each, 0)));
+            let given_up = SseReader { stream }.next_chat_event().unwrap_err();
+            assert_eq!(given_up.kind(), io::ErrorKind::InvalidData);
+        }
     }
 }

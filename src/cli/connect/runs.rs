@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use crate::audit::StoredRow;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::data_folder::{LOOK_AGAIN, Waiting};
+use crate::cli::connect::event_stream::next_line;
 use crate::cli::connect::{data_folder, run_id, service_address};
 use crate::cli::failure::Failure;
 use crate::domain::ids::{RunId, Seq};
@@ -187,14 +188,11 @@ impl Runs {
 /// Hands on each line without its end.
 pub(crate) fn lines(mut from: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut line = Vec::new();
-    loop {
-        line.clear();
-        if from.read_until(b'\n', &mut line).map_err(Failure::broken("read the events"))? == 0 {
-            return Ok(());
-        }
+    while next_line(&mut from, &mut line).map_err(Failure::broken("read the events"))? {
         if line.last() == Some(&b'\n') {
             line.pop();
         }
         each(&line)?;
     }
+    Ok(())
 }

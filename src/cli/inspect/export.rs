@@ -13,6 +13,7 @@ use crate::cli::logging;
 use crate::cli::terminal::output;
 use crate::domain::ids::RunId;
 use crate::export::Export;
+use crate::files::WithinRoom;
 use crate::settings::LogLevel;
 
 /// Writes a finished run to one file, for `audit` and `replay` on any machine
@@ -48,7 +49,7 @@ pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
     let mut beside = tempfile::Builder::new();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     let mut temporary = beside.permissions(mode).tempfile_in(folder).map_err(Failure::broken(writing()))?;
-    write(&runs, run, temporary.as_file_mut())?;
+    write(&runs, run, temporary.as_file_mut(), folder, settings.limits.min_free_bytes)?;
     let export = Export::open(temporary.path()).map_err(Failure::broken(writing()))?;
     let (Some(contents), []) = (export.contents(), export.flaws()) else {
         return Err(Failure::Broken(format!("the export of run {run} is not valid; nothing was written")));
@@ -62,11 +63,13 @@ pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
     output::line(&format!("{}: {files} files, {bytes} bytes", path.display()))
 }
 
-fn write(runs: &Runs, run: RunId, file: &mut File) -> Result<(), Failure> {
+/// What a service sends is written as long as the disk keeps its room.
+fn write(runs: &Runs, run: RunId, file: &mut File, folder: &Path, least_free: u64) -> Result<(), Failure> {
     match runs {
         Runs::Service(client) => {
             let mut answer = client.export(run)?;
-            io::copy(&mut answer, file).map(drop).map_err(Failure::broken("read the service's answer"))
+            let mut within = WithinRoom::new(file, folder, least_free);
+            io::copy(&mut answer, &mut within).map(drop).map_err(Failure::broken("read the service's answer"))
         }
         Runs::Store(offline) => {
             let mut out = BufWriter::with_capacity(256 * 1024, file);

@@ -338,9 +338,26 @@ pub(crate) async fn read_head(store: &dyn EventStore, run: RunId) -> Result<LogH
     }
 }
 
-/// A run's row from its bytes.
+/// A run's row from its bytes. A row of another run is damage, and so is one whose names lead elsewhere: paths are made of them, and
+/// what is removed or moved is found by them.
 pub(crate) fn parse_head(run: RunId, row: &[u8]) -> Result<LogHead, Error> {
-    LogHead::from_row(row).map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })
+    let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+    let head = LogHead::from_row(row).map_err(|error| corrupt(error.to_string()))?;
+    let state = &head.state;
+    if state.run_id != run {
+        return Err(corrupt(format!("its row is that of run {}", state.run_id)));
+    }
+    let names = [("engine", &state.engine), ("skill", &state.skill.id), ("fingerprint", &state.skill.fingerprint)];
+    if let Some((what, name)) = names.iter().find(|(_, name)| !is_plain(name)) {
+        let name: String = name.chars().take(64).collect();
+        return Err(corrupt(format!("its row names the {what} {name:?}, which leads elsewhere")));
+    }
+    Ok(head)
+}
+
+/// Whether a text is the name of one entry of a folder, or empty.
+fn is_plain(name: &str) -> bool {
+    !name.contains(['/', '\0']) && name != "." && name != ".."
 }
 
 /// Whether an append lost a race: reload and decide again.

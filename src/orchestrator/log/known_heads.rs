@@ -30,7 +30,7 @@ impl KnownHeads {
         let place = usize::from(run.as_bytes()[15]) % RUNS;
         let Some(place) = self.0.get(place).filter(|_| row.len() <= ROW_MAX) else { return parse_head(run, &row) };
         let mut known = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, head)) = known.as_ref().filter(|(parsed, _)| *parsed == row) {
+        if let Some((_, head)) = known.as_ref().filter(|(parsed, head)| head.state.run_id == run && *parsed == row) {
             return Ok(head.clone());
         }
         let head = parse_head(run, &row)?;
@@ -82,5 +82,32 @@ mod tests {
         assert!(known.parse(run, Bytes::from_static(b"{}")).is_err());
         let long = [created(run, 1).to_row().unwrap(), vec![b' '; ROW_MAX]].concat();
         assert_eq!(known.parse(run, long.into()).unwrap(), created(run, 1));
+    }
+
+    /// Whoever deletes a run, or makes a copy of it, finds its files by what the row says.
+    #[test]
+    fn a_row_of_another_run_or_with_names_that_lead_elsewhere_is_damage() {
+        let known = KnownHeads::default();
+        let (run, other) = (RunId(Uuid::from_u128(1)), RunId(Uuid::from_u128(1 + RUNS as u128)));
+        let head = created(run, 1);
+        let row = Bytes::from(head.to_row().unwrap());
+        assert_eq!(known.parse(run, row.clone()).unwrap(), head);
+        let refused = |run, row: Bytes| match known.parse(run, row) {
+            Err(Error::Corrupt { message, .. }) => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused(other, row).contains("is that of run"));
+        for wrong in ["..", ".", "../runs", "/etc", "a/b", "a\0b"] {
+            for name in ["engine", "skill", "fingerprint"] {
+                let mut forged = head.clone();
+                match name {
+                    "engine" => forged.state.engine = wrong.into(),
+                    "skill" => forged.state.skill.id = wrong.into(),
+                    _ => forged.state.skill.fingerprint = wrong.into(),
+                }
+                let told = refused(run, forged.to_row().unwrap().into());
+                assert!(told.contains(name) && told.contains("leads elsewhere"), "{told}");
+            }
+        }
     }
 }

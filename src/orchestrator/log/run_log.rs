@@ -177,6 +177,21 @@ impl RunLog {
         max_bytes: usize,
         check: bool,
     ) -> Result<Vec<EventBatch>, Error> {
+        let read = self.read_stored(run, after, max_bytes, check).await;
+        if let Err(Error::Damaged { .. } | Error::FilesGone { .. } | Error::Io { .. }) = &read {
+            // A deletion takes the row first: what was missed of a run without one is no damage.
+            self.head(run).await?;
+        }
+        read
+    }
+
+    async fn read_stored(
+        &self,
+        run: RunId,
+        after: Seq,
+        max_bytes: usize,
+        check: bool,
+    ) -> Result<Vec<EventBatch>, Error> {
         let mut flaw = None;
         if let Some(sealed) = self.layout.run(run).sealed_log() {
             match self.read_sealed(run, sealed, after, max_bytes, check).await? {

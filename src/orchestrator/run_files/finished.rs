@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::row::EndFiles;
+use super::row::{EndFiles, MANIFEST_MAX};
 use super::{AT_ONCE, Along, Mark, Row, RunFiles, Sources, blob_of, patiently};
 use crate::artifact::Manifest;
 use crate::blobs::Blob;
@@ -17,9 +17,6 @@ use crate::domain::run_file::RunFile;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::store::BoxFuture;
-
-/// Longest manifest that is read.
-const MANIFEST_MAX: u64 = 512 << 20;
 
 impl RunFiles {
     /// Puts the last files of a run, as its manifest on this disk lists them; what the append that ends the run is to carry.
@@ -136,7 +133,7 @@ impl RunFiles {
         self.blocking.run("look for the run's files", look).await
     }
 
-    fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
+    pub(super) fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
         let data = self.layout.data();
         let free = files::free_bytes(data)?;
         if free >= bytes {

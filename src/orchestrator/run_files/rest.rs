@@ -160,6 +160,7 @@ impl RunFiles {
     }
 
     async fn fetch_archive(&self, blob: &Blob) -> Result<NamedTempFile, Error> {
+        self.has_room_for(blob.size)?;
         let tmp = self.layout.tmp();
         let file = self.blocking.run("fetch the run's files", move || temporary(&tmp)).await??;
         if let Some(blobs) = &self.blobs {

@@ -38,6 +38,7 @@ impl RunFiles {
     pub(crate) async fn fetch_sealed(&self, run: RunId) -> Result<Option<PathBuf>, Error> {
         let Some(blobs) = &self.blobs else { return Ok(None) };
         let Some(sealed) = self.row(run).await?.and_then(|row| row.sealed) else { return Ok(None) };
+        self.has_room_for(sealed.size)?;
         let path = self.layout.run(run).sealed;
         let _alone = self.lock(run).await;
         let place = path.clone();

@@ -9,6 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::row::EndFiles;
 use super::*;
 use crate::artifact::Manifest;
 use crate::blobs::Listed;
@@ -335,4 +336,33 @@ async fn a_sealed_log_is_shared_before_its_events_go() {
     nodes.a.share_sealed(RUN, Seq(1)).await.unwrap();
     let fetched = nodes.b.fetch_sealed(RUN).await.unwrap().unwrap();
     assert_eq!(fs::read_to_string(fetched).unwrap(), "{}\n");
+}
+
+#[tokio::test]
+async fn a_forged_row_writes_no_file_elsewhere_and_takes_neither_memory_nor_the_disk() {
+    let nodes = nodes();
+    let bytes = Bytes::from_static(b"{}");
+    let blob = Folder(nodes.folder.path().join("blobs")).keep(&bytes);
+    let huge = Blob { size: u64::MAX / 2, ..blob };
+    let put = async |row: Row| {
+        let rows = vec![IndexChange::Put(IndexKey::Snapshot(RUN), serde_json::to_vec(&row).unwrap().into())];
+        nodes.append(Along { rows, ..Along::default() }).await;
+    };
+    let refused = |outcome: Result<(), Error>| match outcome {
+        Err(Error::Corrupt { message, .. }) => message,
+        other => panic!("{other:?}"),
+    };
+    let outside = nodes.folder.path().join("outside");
+    for name in ["../../../outside", outside.to_str().unwrap(), "logs/events.jsonl", "manifest.json", ""] {
+        let end = EndFiles { manifest: blob, streams: [(name.to_owned(), blob)].into() };
+        put(Row { end: Some(end), ..Row::default() }).await;
+        let told = refused(nodes.b.fetch_finished(RUN).await);
+        assert!(told.contains("is no file of raw output"), "{told}");
+        assert!(!outside.exists());
+    }
+    put(Row { end: Some(EndFiles { manifest: huge, streams: Default::default() }), ..Row::default() }).await;
+    assert!(refused(nodes.b.fetch_finished(RUN).await).contains("a manifest has no"));
+    put(Row { files: Some(huge), sealed: Some(huge), ..Row::default() }).await;
+    assert!(matches!(nodes.b.look(&state()).await, Err(Error::InsufficientStorage { .. })));
+    assert!(matches!(nodes.b.fetch_sealed(RUN).await, Err(Error::InsufficientStorage { .. })));
 }

@@ -106,7 +106,19 @@ impl Heads {
         }
     }
 
-    /// Another process may have appended.
+    /// Somebody says that the run has this head. Whether that is to be looked up, because a reader here waits for it: whoever can
+    /// connect to the database can say so.
+    pub(super) fn is_news(&self, run: &RunId, head: Seq) -> bool {
+        let mut known = self.known();
+        if known.get(run).is_some_and(|known| *known < head) {
+            // Others write to it now: whoever follows it next looks.
+            known.remove(run);
+        }
+        drop(known);
+        self.tails.is_behind(run, head)
+    }
+
+    /// The head of a run was looked up.
     pub(super) fn heard(&self, run: &RunId, head: Seq) {
         if let Some(known) = self.known().get_mut(run) {
             *known = (*known).max(head);

@@ -2,7 +2,8 @@
 //!
 //! An append never notifies in its own transaction: notifications take a lock of the whole database at commit. Each process
 //! tells of many appends at once, and of what came into the queue or is asked of a node, after their commits and on a connection of its own. Whoever misses one finds the head when it
-//! looks for itself: after connecting, and every two seconds, also while it cannot listen.
+//! looks for itself: after connecting, and every two seconds, also while it cannot listen. Whoever can connect to the database can
+//! notify, too: what is said is looked up, never believed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::store::NodeId;
 
 /// How often heads of followed runs are looked up, whether something was heard or not.
 const LOOK: Duration = Duration::from_secs(2);
+/// Notifications that wait to be looked at. Where there were more, everything is looked for.
+const WAITING: usize = 1000;
 /// Runs in one notification, which may have 8000 bytes.
 const MOST_NAMED: usize = 100;
 /// Said instead of more runs.
@@ -122,6 +125,22 @@ impl Said {
         runs.chain(nodes).chain(queued).chain(records).collect::<Vec<_>>().join(" ")
     }
 
+    /// What all of them tell; `None` if one does not name it, or if there were more than are listened to.
+    fn of_all(payloads: impl ExactSizeIterator<Item = String>) -> Option<Said> {
+        let mut all = Said::default();
+        if payloads.len() >= WAITING {
+            return None;
+        }
+        for payload in payloads {
+            let Said { appended, queued, asked, records } = Said::parse(&payload)?;
+            all.appended.extend(appended);
+            all.asked.extend(asked);
+            all.queued |= queued;
+            all.records |= records;
+        }
+        Some(all)
+    }
+
     /// `None` if it does not name what it tells of.
     fn parse(payload: &str) -> Option<Said> {
         let mut said = Said::default();
@@ -187,7 +206,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
     let mut backoff = Backoff::default();
     let patience = waker.answer_patience;
     loop {
-        let (heard, mut said) = mpsc::unbounded_channel();
+        let (heard, mut said) = mpsc::channel(WAITING);
         let connected = async {
             let session = connect(&place, "skill-runner listener", Some(heard)).await?;
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
@@ -203,23 +222,30 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         waker.all();
         let mut asked = tokio::time::interval(patience);
         asked.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut all = Vec::new();
         loop {
             tokio::select! {
-                said = said.recv() => match said.as_deref().and_then(Said::parse) {
-                    Some(said) => {
-                        said.appended.iter().for_each(|(run, head)| heads.heard(run, *head));
-                        if said.queued || said.asked.contains(&waker.node) {
-                            waker.wake.notify_one();
+                count = said.recv_many(&mut all, WAITING) => {
+                    if count == 0 {
+                        break;
+                    }
+                    match Said::of_all(all.drain(..)) {
+                        Some(said) => {
+                            let news = said.appended.into_iter().filter(|(run, head)| heads.is_news(run, *head));
+                            look_up(&questions, &heads, news.map(|(run, _)| run).collect()).await;
+                            if said.queued || said.asked.contains(&waker.node) {
+                                waker.wake.notify_one();
+                            }
+                            if said.records {
+                                waker.records();
+                            }
                         }
-                        if said.records {
-                            waker.records();
+                        None => {
+                            look_up(&questions, &heads, heads.followed()).await;
+                            waker.all();
                         }
                     }
-                    None => {
-                        look_up(&questions, &heads, heads.followed()).await;
-                        waker.all();
-                    }
-                },
+                }
                 // Nothing is said for long when nothing happens; an answer tells that something would be heard.
                 _ = asked.tick() => {
                     if !matches!(timeout(patience, session.client.batch_execute("")).await, Ok(Ok(()))) {
@@ -264,5 +290,13 @@ mod tests {
         assert_eq!(Said::parse(&most.payload()), Some(most));
         let many = of((0..101).map(|n| (run(n), Seq(1))).collect());
         assert_eq!((many.payload().as_str(), Said::parse(MANY)), ("*", None));
+        let said = |payloads: &[&str]| {
+            Said::of_all(payloads.iter().map(|&payload| payload.to_owned()).collect::<Vec<_>>().into_iter())
+        };
+        let both = said(&["+", "~"]);
+        assert_eq!(both, Some(Said { queued: true, records: true, ..Said::default() }));
+        assert_eq!(said(&["+", "nonsense", "~"]), None);
+        // Some may have been dropped then.
+        assert_eq!((said(&["+"; WAITING - 1]).is_some(), said(&["+"; WAITING])), (true, None));
     }
 }

@@ -51,11 +51,11 @@ impl NotConnected {
     }
 }
 
-/// Connects. Notifications are sent to `heard`, if it is given.
+/// Connects. Notifications are sent to `heard`, if it is given; those for which there is no room there are dropped.
 pub(super) async fn connect(
     place: &Place,
     name: &str,
-    heard: Option<mpsc::UnboundedSender<String>>,
+    heard: Option<mpsc::Sender<String>>,
 ) -> Result<Session, NotConnected> {
     match tokio::time::timeout(READY_WITHIN, connect_patiently(place, name, heard)).await {
         Ok(connected) => Ok(connected?),
@@ -66,7 +66,7 @@ pub(super) async fn connect(
 async fn connect_patiently(
     place: &Place,
     name: &str,
-    heard: Option<mpsc::UnboundedSender<String>>,
+    heard: Option<mpsc::Sender<String>>,
 ) -> Result<Session, ServerError> {
     let mut config = place.config.clone();
     config.application_name(name);
@@ -77,7 +77,7 @@ async fn connect_patiently(
             match poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(notification))) => {
                     if let Some(heard) = &heard {
-                        let _ = heard.send(notification.payload().to_owned());
+                        let _ = heard.try_send(notification.payload().to_owned());
                     }
                 }
                 Some(Ok(_)) => {}

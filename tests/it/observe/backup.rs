@@ -265,3 +265,41 @@ fn an_upgrade_keeps_every_run_and_a_program_that_is_too_old_refuses_the_data() {
     service.signal(Signal::TERM);
     assert_eq!(service.end().code, Some(0));
 }
+
+/// Many events, so that copying the run takes a while.
+const LONG: &str = "cat >/dev/null\nmkdir -p artifacts\nfor n in $(seq 300); do echo $n > artifacts/$n; done\nseq -f 'line %.0f of a long output' 20000 >&2\n\
+    echo '{\"success\":true,\"data\":{}}'\n";
+
+#[test]
+fn a_backup_beside_deletions_is_made_and_tells_of_no_damage() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let settings = [("backup_dir", elsewhere.path().to_str().unwrap()), ("seal_grace_seconds", "600")];
+    let server = Server::with(&settings);
+    server.skill("long", LONG, json!({}));
+    for round in 0..4 {
+        let create = |_| {
+            let run = server.create_with(&json!({"skill_id": "long", "runtime_options": {"no_cache": true}})).1;
+            server.finish(&run);
+            run
+        };
+        let mut runs: Vec<String> = (0..6).map(create).collect();
+        // The newest is copied first.
+        runs.reverse();
+        let name = format!("b{round}");
+        let begun = server.post("/v1/backups?wait=0", &json!({"name": name}));
+        assert_eq!(begun.status, 202, "{}", begun.text());
+        let at = begun.header("location").to_owned();
+        for run in &runs {
+            assert_eq!(server.call("DELETE", &format!("/v1/jobs/{run}")).send().status, 200);
+        }
+        let ended =
+            std::iter::repeat_with(|| server.get(&at).json()).find(|backup| backup["status"] != "running").unwrap();
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+        assert_eq!(verified(&elsewhere.path().join(&name))["damaged"], json!([]), "{name}");
+        let told: Value =
+            serde_json::from_slice(&fs::read(elsewhere.path().join(&name).join("backup.json")).unwrap()).unwrap();
+        assert_eq!(told["damaged_and_left_out"], json!([]), "{told}");
+    }
+    let damage = fs::read_to_string(server.data().join("damage.json")).unwrap_or("{}".into());
+    assert_eq!(damage.trim(), "{}");
+}

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use serde_json::json;
 use tracing::warn;
 
-use super::{exists, run};
+use super::run::{self, Target};
+use super::{exists, has_room};
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
+use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
-use crate::files;
+use crate::files::{self, Copying};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::shared::backups::Copied;
@@ -53,8 +55,8 @@ const NOT_AS_IT_IS: [&str; 22] = [
 ];
 
 /// Copies the data folder to a new folder. What was acknowledged before is in it. The folder appears whole or not at all; what this
-/// or an earlier try has left is removed. Before each run the disk must have `least_free` bytes, so that a backup on the disk of
-/// the data leaves the service its room. `tokens` are those that are not in the data folder.
+/// or an earlier try has left is removed. Before each file, and while a long one is copied, the disk must have `least_free` bytes, so that
+/// a backup on the disk of the data leaves the service its room. `tokens` are those that are not in the data folder.
 pub(crate) async fn back_up(
     log: &RunLog,
     folder: &Path,
@@ -84,22 +86,23 @@ async fn fill(
     stopped: &(dyn Fn() -> bool + Sync),
     tokens: Option<Vec<NamedToken>>,
 ) -> Result<Copied, Error> {
-    let target = Layout::new(unfinished);
+    let layout = Layout::new(unfinished);
     let mut copied = Copied::default();
-    has_room(unfinished, least_free)?;
     let (from, to) = (log.layout().data().to_owned(), unfinished.to_owned());
     let others = move || {
         let leave_out = |name: &OsStr| NOT_AS_IT_IS.iter().any(|known| name == *known);
-        files::copy_tree_but(&from, &to, &leave_out)
+        let has_room = || has_room(&to, least_free);
+        files::copy_tree(&from, &to, &Copying { leave_out: &leave_out, leave_closed: false, has_room: &has_room })
     };
     copied.bytes += log.blocking().run("copy the data folder", others).await??;
     if let Some(tokens) = tokens {
-        let file = target.tokens();
+        let file = layout.tokens();
         let tokens = serde_json::to_vec_pretty(&tokens).map_err(|error| Error::io("write the tokens")(error.into()))?;
         log.blocking().run("write the tokens", move || files::write_private(&file, &tokens)).await??;
     }
     let store: Arc<dyn EventStore> = Arc::new(SledStore::open(unfinished, |_| {})?);
-    let mut shared = BTreeSet::new();
+    let (shared, left_out) = (BTreeSet::new(), Vec::new());
+    let mut target = Target { layout, store: &*store, least_free, shared, left_out };
     let mut before = None;
     loop {
         let rows = log.rows(before, PAGE).await?;
@@ -109,8 +112,7 @@ async fn fill(
             if stopped() {
                 return Err(Error::ShuttingDown);
             }
-            has_room(unfinished, least_free)?;
-            if let Some(bytes) = run::copy(log, id, &target, &*store, &mut shared).await? {
+            if let Some(bytes) = run::copy(log, id, &mut target).await? {
                 copied.runs += 1;
                 copied.bytes += bytes;
                 told(copied);
@@ -118,21 +120,14 @@ async fn fill(
         }
     }
     let (unfinished, folder) = (unfinished.to_owned(), folder.to_owned());
+    let left_out = target.left_out;
     let finish = move || {
         // The threads of the store end with it; everything is on disk then.
         drop(store);
-        finish(&unfinished, &folder, now, copied)
+        finish(&unfinished, &folder, now, copied, &left_out)
     };
     log.blocking().run("complete the backup", finish).await??;
     Ok(copied)
-}
-
-fn has_room(folder: &Path, floor: u64) -> Result<(), Error> {
-    let free = files::free_bytes(folder)?;
-    if free >= floor {
-        return Ok(());
-    }
-    Err(Error::InsufficientStorage { file_system: files::mount_point(folder), free, floor })
 }
 
 /// Makes the folder that is renamed in the end.
@@ -159,9 +154,9 @@ fn prepare(log: &RunLog, folder: &Path) -> Result<PathBuf, Error> {
     Ok(unfinished)
 }
 
-fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied) -> Result<(), Error> {
+fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied, left_out: &[RunId]) -> Result<(), Error> {
     let Copied { runs, bytes } = copied;
-    let told = json!({"program": "skill-runner", "version": env!("CARGO_PKG_VERSION"), "made_at": now, "runs": runs, "bytes": bytes});
+    let told = json!({"program": "skill-runner", "version": env!("CARGO_PKG_VERSION"), "made_at": now, "runs": runs, "bytes": bytes, "damaged_and_left_out": left_out});
     files::write_durably(&unfinished.join(TOLD), format!("{told:#}\n").as_bytes())?;
     files::sync_file_system(unfinished)?;
     files::remove_file(&unfinished.join(UNFINISHED))?;
@@ -169,41 +164,4 @@ fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied) -> R
     files::rename(unfinished, folder)?;
     folder.parent().map_or(Ok(()), files::sync)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-    use std::fs;
-
-    use super::*;
-    use crate::orchestrator::Blocking;
-
-    /// Backups are named by the time: what a failed one left would stay for ever, and with it a disk without room.
-    #[test]
-    fn a_backup_that_finds_no_room_takes_none() {
-        let place = tempfile::tempdir().unwrap();
-        let (data, backups) = (place.path().join("data"), place.path().join("backups"));
-        let store = Arc::new(SledStore::open(&data, |error| panic!("{error}")).unwrap());
-        let log = RunLog::new(store, Layout::new(&data), Blocking::Threads);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let names = || fs::read_dir(&backups).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
-        let back_up = |name: &str, least_free| {
-            let folder = backups.join(name);
-            runtime.block_on(back_up(
-                &log,
-                &folder,
-                "2026-11-16T01:02:03.456789Z".parse().unwrap(),
-                least_free,
-                &|_| {},
-                &|| false,
-                None,
-            ))
-        };
-        let refused = back_up("first", u64::MAX).unwrap_err();
-        assert!(matches!(refused, Error::InsufficientStorage { floor: u64::MAX, .. }), "{refused}");
-        assert_eq!(names(), Vec::<OsString>::new());
-        back_up("second", 0).unwrap();
-        assert_eq!(names(), ["second"]);
-    }
 }

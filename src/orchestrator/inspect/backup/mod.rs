@@ -2,6 +2,8 @@
 
 mod copy;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 
@@ -12,6 +14,7 @@ pub(crate) use copy::back_up;
 
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
+use crate::files;
 use crate::orchestrator::access::{AccessError, read_shared_tokens};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
@@ -125,6 +128,14 @@ impl Orchestrator {
             other => Error::io("read the tokens")(std::io::Error::other(other)),
         })
     }
+}
+
+fn has_room(folder: &Path, floor: u64) -> Result<(), Error> {
+    let free = files::free_bytes(folder)?;
+    if free >= floor {
+        return Ok(());
+    }
+    Err(Error::InsufficientStorage { file_system: files::mount_point(folder), free, floor })
 }
 
 /// A backup is never written over.

@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use tracing::warn;
 
+use super::has_room;
 use crate::domain::cache_key::sha256_bytes;
+use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::files;
+use crate::files::{self, Copying};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::idempotency::idempotency_row;
@@ -24,38 +27,72 @@ const TRIES: usize = 5;
 /// Bytes of events that are written at once.
 const PAGE_BYTES: usize = 512 * 1024;
 
-/// Copies a run; the bytes of its files, or none if it was deleted meanwhile.
-pub(super) async fn copy(
+/// A backup that is being made.
+pub(super) struct Target<'a> {
+    pub(super) layout: Layout,
+    pub(super) store: &'a dyn EventStore,
+    /// Bytes that the disk keeps.
+    pub(super) least_free: u64,
+    /// What is there already of what runs share.
+    pub(super) shared: BTreeSet<PathBuf>,
+    /// Runs that are so damaged that they cannot be read.
+    pub(super) left_out: Vec<RunId>,
+}
+
+/// Copies a run; the bytes of its files, or none if it was deleted meanwhile, or is left out because it cannot be read.
+pub(super) async fn copy(log: &RunLog, run: RunId, target: &mut Target<'_>) -> Result<Option<u64>, Error> {
+    let mut known = None;
+    let copied = copy_whole(log, run, target, &mut known).await;
+    let is_deleted = match &copied {
+        Ok(Some(_)) => false,
+        Ok(None) => true,
+        // A deletion takes the row first and then the files: what was missed of a run without a row is no damage, wherever it was missed.
+        Err(_) => log.store().index(&IndexKey::Run(run)).await?.is_none(),
+    };
+    match copied {
+        Err(error @ (Error::Corrupt { .. } | Error::Damaged { .. } | Error::FilesGone { .. })) if !is_deleted => {
+            warn!(run.id = %run, error = %chain(&error), "a run is damaged and not in the backup");
+            target.left_out.push(run);
+        }
+        Ok(None) => {}
+        Err(_) if is_deleted => {}
+        done => return done,
+    }
+    if let Some(state) = known {
+        remove_copy(log, &state, &target.layout).await?;
+        target.store.delete_run(&run, Vec::new()).await?;
+    }
+    Ok(None)
+}
+
+async fn copy_whole(
     log: &RunLog,
     run: RunId,
-    target: &Layout,
-    store: &dyn EventStore,
-    shared: &mut BTreeSet<PathBuf>,
+    target: &mut Target<'_>,
+    known: &mut Option<RunState>,
 ) -> Result<Option<u64>, Error> {
     let mut tries = 0;
     let (row, state, bytes) = loop {
         tries += 1;
         let Some((row, state)) = row_of(log, run).await? else { return Ok(None) };
+        *known = Some(state.clone());
         // Another service may have them.
         log.fetch_files(run).await?;
-        let bytes = copy_files(log, &state, target, shared).await?;
+        let bytes = copy_files(log, &state, target).await?;
         match row_of(log, run).await? {
-            None => {
-                remove_copy(log, &state, target).await?;
-                return Ok(None);
-            }
+            None => return Ok(None),
             Some((_, now)) if now.head_seq == state.head_seq => break (row, state, bytes),
             // Of a run that waits, files that are newer than its log would be taken for damage.
             Some(_) if tries >= TRIES && state.status() == Status::Running => break (row, state, bytes),
             // What was there for a moment alone, such as a file that was being written, must not stay.
-            Some(_) if tries < TRIES * 10 => remove_copy(log, &state, target).await?,
+            Some(_) if tries < TRIES * 10 => remove_copy(log, &state, &target.layout).await?,
             Some(_) => {
-                let message = "it moves on faster than its files can be copied; try again".to_owned();
-                return Err(Error::Corrupt { run: run.to_string(), message });
+                let doing = "copy the files of a run that moves on faster than they can be copied; try again";
+                return Err(Error::io(doing)(std::io::ErrorKind::ResourceBusy.into()));
             }
         }
     };
-    write(log, store, target, row, &state).await?;
+    write(log, target, row, &state).await?;
     Ok(Some(bytes))
 }
 
@@ -79,13 +116,9 @@ async fn row_of(log: &RunLog, run: RunId) -> Result<Option<(Bytes, RunState)>, E
 }
 
 /// Copies what belongs to the run, and what it shares with others unless that is there already.
-async fn copy_files(
-    log: &RunLog,
-    state: &RunState,
-    target: &Layout,
-    shared: &mut BTreeSet<PathBuf>,
-) -> Result<u64, Error> {
-    let from = log.layout();
+async fn copy_files(log: &RunLog, state: &RunState, to: &mut Target<'_>) -> Result<u64, Error> {
+    let Target { layout: target, shared, least_free, .. } = to;
+    let (from, least_free) = (log.layout(), *least_free);
     let (own, copied) = (from.run(state.run_id), target.run(state.run_id));
     let mut places = vec![
         (own.root, copied.root),
@@ -101,12 +134,16 @@ async fn copy_files(
     let of_others: Vec<(PathBuf, PathBuf)> =
         results.chain(skill).filter(|(place, _)| place.symlink_metadata().is_ok()).collect();
     places.extend(of_others.into_iter().filter(|(place, _)| shared.insert(place.clone())));
+    // A process that is at work may close its own files; what it has closed when it ends is opened again.
+    let (leave_closed, place) = (state.status() == Status::Running, target.data().to_owned());
     let copy = move || {
+        let has_room = || has_room(&place, least_free);
+        let how = Copying { leave_out: &|_| false, leave_closed, has_room: &has_room };
         let mut bytes = 0;
         for (from, to) in places {
             if from.symlink_metadata().is_ok() {
                 files::create_parent(&to)?;
-                bytes += files::copy_tree(&from, &to)?;
+                bytes += files::copy_tree(&from, &to, &how)?;
             }
         }
         Ok::<_, Error>(bytes)
@@ -115,15 +152,9 @@ async fn copy_files(
 }
 
 /// Writes the rows of the run, and its events unless its log is a file.
-async fn write(
-    log: &RunLog,
-    store: &dyn EventStore,
-    target: &Layout,
-    row: Bytes,
-    state: &RunState,
-) -> Result<(), Error> {
-    let run = state.run_id;
-    let is_sealed = state.status().is_final() && target.run(run).sealed_log().is_some();
+async fn write(log: &RunLog, target: &Target<'_>, row: Bytes, state: &RunState) -> Result<(), Error> {
+    let (run, store) = (state.run_id, target.store);
+    let is_sealed = state.status().is_final() && target.layout.run(run).sealed_log().is_some();
     let mut index = vec![
         IndexChange::Put(IndexKey::Run(run), row),
         IndexChange::Put(IndexKey::Request(state.request_id), Bytes::copy_from_slice(run.as_bytes())),
