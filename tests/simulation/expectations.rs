@@ -33,7 +33,10 @@ impl Client {
             }
             Error::IdempotencyConflict => true,
             // Whoever is asked first may know it before all packages are there.
-            Error::SkillNotFound { id, .. } if id == "demo" => self.world.book.lock().unwrap().installed.is_none(),
+            Error::SkillNotFound { id, .. } if id == "demo" => {
+                // Nor can it be had while the shared files are away.
+                self.world.is_troubled() || self.world.book.lock().unwrap().installed.is_none()
+            }
             Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
