@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use skill_runner::domain::ids::{RunId, Seq};
-use skill_runner::store::cluster_contract::row_at_work;
+use skill_runner::store::owner_contract::row_at_work;
 use skill_runner::store::{Append, EventBatch, EventStore, IndexChange, IndexKey, Postgres, PostgresStore};
 use tokio::runtime::Runtime;
 use uuid::Uuid;

@@ -43,7 +43,6 @@ pub(crate) fn copy_tree<E: From<Error>>(from: &Path, to: &Path, how: &Copying<'_
         bytes += match copy_one(from, &path, (&source, &target), how, &mut left) {
             Ok(bytes) => bytes,
             Err(Stopped::NoRoom(error)) => return Err(error),
-            Err(Stopped::Io(error)) if error.kind() == ErrorKind::NotFound && source.symlink_metadata().is_err() => 0,
             Err(Stopped::Io(error)) if error.kind() == ErrorKind::PermissionDenied && how.leave_closed => 0,
             // Nested deeper than any path: nobody else reads that either.
             Err(Stopped::Io(error)) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => 0,
@@ -74,11 +73,12 @@ fn copy_one<E>(
     how: &Copying<'_, E>,
     left: &mut Vec<PathBuf>,
 ) -> Result<u64, Stopped<E>> {
-    let found = source.symlink_metadata()?;
+    let Some(found) = there(source.symlink_metadata())? else { return Ok(0) };
     step("copy to", target).map_err(io::Error::from)?;
     if found.is_symlink() {
+        let Some(leads_to) = there(fs::read_link(source))? else { return Ok(0) };
         remove(target)?;
-        symlink(fs::read_link(source)?, target)?;
+        symlink(leads_to, target)?;
         return Ok(0);
     }
     if !found.is_file() && !found.is_dir() {
@@ -114,16 +114,27 @@ fn open(from: &Path, path: &Path, source: &Path) -> io::Result<Option<File>> {
     if !path.as_os_str().is_empty() {
         return match open_any_beneath(from, path) {
             Err(LookupError::Unsafe { .. } | LookupError::NotAFile) => Ok(None),
-            opened => Ok(Some(opened?)),
+            opened => there(opened.map_err(io::Error::from)),
         };
     }
-    if source.symlink_metadata()?.is_dir() {
+    if source.is_dir() {
         // The folder itself is where the caller says.
-        return File::open(source).map(Some);
+        return there(File::open(source));
     }
-    match open_regular(source) {
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(None),
-        opened => Ok(Some(opened?)),
+    there(open_regular(source).map_err(io::Error::from))
+}
+
+/// None for what went away meanwhile, or became something else.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput) =>
+        {
+            Ok(None)
+        }
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -175,7 +186,6 @@ fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -274,13 +284,14 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
         symlink(outside.join("name"), &link).unwrap();
         symlink(&outside, &way).unwrap();
-        let done = AtomicBool::new(false);
+        const TRIED: std::time::Duration = std::time::Duration::from_secs(2);
+        let began = std::time::Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (place, folder) = (from.join("place"), from.join("folder"));
                 let (file, at) = (from.join("folder/name"), from.join("spare"));
                 fs::write(&file, b"public").unwrap();
-                while !done.load(Ordering::Relaxed) {
+                while began.elapsed() < TRIED {
                     for other in [&real, &pipe, &link] {
                         let _ = fs::remove_file(&at);
                         if fs::hard_link(other, &at).is_ok() {
@@ -293,8 +304,7 @@ mod tests {
                     let _ = fs::rename(from.join("away"), &folder);
                 }
             });
-            let began = std::time::Instant::now();
-            while began.elapsed() < std::time::Duration::from_secs(2) {
+            while began.elapsed() < TRIED {
                 all(&from, &to).unwrap();
                 for copied in [to.join("place"), to.join("folder/name"), to.join("away/name")] {
                     let is = |path: &Path, what: fn(&fs::Metadata) -> bool| {
@@ -306,7 +316,6 @@ mod tests {
                 }
                 super::super::remove_tree(&to).unwrap();
             }
-            done.store(true, Ordering::Relaxed);
         });
     }
 }

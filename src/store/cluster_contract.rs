@@ -80,7 +80,7 @@ pub(super) fn sample(n: u128) -> Sample {
 }
 
 impl Sample {
-    fn state(&self) -> RunState {
+    pub(super) fn state(&self) -> RunState {
         let execution_mode = ExecutionMode::Auto;
         let started = Started {
             request_id: RequestId(Uuid::from_u128(self.n)),
@@ -492,17 +492,6 @@ async fn raw_output_comes_and_goes_with_the_run(services: &Services) -> Result<(
 /// The row of a run that waits in the queue.
 pub fn queued_row(n: u128) -> Vec<u8> {
     LogHead { state: sample(n).state(), chain: Chain::start(run(n)) }.to_row().unwrap_or_default()
-}
-
-/// The row of a run at work, about so long.
-pub fn row_at_work(n: u128, length: usize) -> Vec<u8> {
-    let mut state = RunState { phase: Phase::Running, ..sample(n).state() };
-    let row = |state: &RunState| {
-        let head = LogHead { state: state.clone(), chain: Chain::start(run(n)) };
-        head.to_row().unwrap_or_default()
-    };
-    state.skill.fingerprint = "f".repeat(length.saturating_sub(row(&state).len()));
-    row(&state)
 }
 
 /// Puts a run into the queue.

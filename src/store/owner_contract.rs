@@ -8,7 +8,8 @@ use super::cluster_contract::{LONG, SHORT, Sample, Services, View, is_not_owner,
 use super::contract::run;
 use super::{Append, Changed, Error, Expected, IndexChange, NodeLoad, Record, RecordChange};
 use crate::domain::ids::{RunId, Seq};
-use crate::domain::state::Phase;
+use crate::domain::state::{Phase, RunState};
+use crate::fcmp::{Chain, LogHead};
 
 /// Checks every clause, each on a new store with four services.
 pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
@@ -135,4 +136,15 @@ async fn a_record_is_changed_under_a_lease_that_is_in_force(services: &Services)
     assert_eq!((one.cluster.lease(), two.cluster.lease_is_over(last).await?), (None, true));
     is_not_owner(under(one, last, put(Expected::Any, "5")).await);
     Ok(())
+}
+
+/// The row of a run at work, about so long.
+pub fn row_at_work(n: u128, length: usize) -> Vec<u8> {
+    let mut state = RunState { phase: Phase::Running, ..sample(n).state() };
+    let row = |state: &RunState| {
+        let head = LogHead { state: state.clone(), chain: Chain::start(run(n)) };
+        head.to_row().unwrap_or_default()
+    };
+    state.skill.fingerprint = "f".repeat(length.saturating_sub(row(&state).len()));
+    row(&state)
 }
