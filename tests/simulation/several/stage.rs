@@ -25,7 +25,7 @@ use crate::world::{Sabotage, World};
 /// The longest step in which nodes go on without each other.
 const STEP_MAX: Duration = Duration::from_millis(250);
 /// The same while nothing goes wrong.
-const CALM_STEP_MAX: Duration = Duration::from_millis(600);
+pub const CALM_STEP_MAX: Duration = Duration::from_millis(600);
 /// An engine whose service died ends within this time.
 const ENGINE_ENDS_IN: u64 = 1_500;
 /// How long a fault lasts that is aimed at an engine, in parts of a hundred of a lease: about where the service gives its lease up, where
