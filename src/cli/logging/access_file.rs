@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::cli::logging::log_file::LogFile;
+use crate::files;
 
 /// Lines on their way to the file. Whoever has one more waits.
 const LINES_MAX: usize = 4096;
@@ -32,7 +33,8 @@ pub(crate) struct AccessWritten {
 impl AccessFile {
     pub(crate) fn new(file: LogFile) -> io::Result<(AccessFile, AccessWritten)> {
         let (orders, taken) = sync_channel(LINES_MAX);
-        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || write(file, taken))?;
+        let thread = std::thread::Builder::new().name("access-log".to_owned());
+        thread.spawn(move || write(file, taken)).map_err(files::not_started)?;
         Ok((AccessFile { orders: orders.clone() }, AccessWritten { orders: Some(orders) }))
     }
 }

@@ -16,7 +16,7 @@ use crate::cli::service::banner;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
-use crate::files;
+use crate::files::{self, Shortage};
 use crate::http;
 use crate::orchestrator::{Clock, Orchestrator, WallClock};
 use crate::registry::{Registry, builtin};
@@ -86,7 +86,12 @@ pub(crate) fn work(global: &Global, _args: &WorkerArgs) -> Result<(), Failure> {
 
 fn start(settings: Settings, role: Role) -> Result<(), Failure> {
     let closed = data_folder::close(&settings)?;
+    // Before the log, which has a thread of its own: it says what is wrong where threads cannot be started.
+    let runtime = runtime()?;
     let access_written = logging::to_file(&settings.log, settings.log.level).map_err(|error| {
+        if Shortage::behind(&error) == Some(Shortage::Processes) {
+            return Failure::broken("open the logs")(error);
+        }
         let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
         Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
     })?;
@@ -94,7 +99,6 @@ fn start(settings: Settings, role: Role) -> Result<(), Failure> {
     if let Err(error) = files::raise_open_files() {
         warn!(%error, "the limit of open files cannot be raised");
     }
-    let runtime = runtime()?;
     let ended = runtime.block_on(async {
         match role {
             Role::Api => serve_until_told(settings).await,
