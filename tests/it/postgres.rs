@@ -160,7 +160,7 @@ async fn tables_are_made_once_by_any_number_of_processes_at_once() {
         }
     });
     assert_eq!(opened.load(Ordering::Relaxed), 8);
-    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|5");
+    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|6");
 }
 
 /// Waits until something is so that no event tells of.
