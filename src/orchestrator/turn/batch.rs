@@ -4,6 +4,8 @@ use crate::domain::fact::Fact;
 
 /// From this size on a batch takes no more; about what one append of the store may carry.
 const FULL: usize = 640 * 1024;
+/// A batch that became longer than this by its last piece is encoded in parts: smaller ones would be more appends, which cost a sync each.
+const PART: usize = 2 * FULL;
 /// About how many bytes an event has around what the engine wrote.
 const AROUND_EVENT: usize = 360;
 
@@ -38,10 +40,10 @@ impl Batch {
         std::mem::take(self).facts
     }
 
-    /// The first facts, about as many as one append may carry: one long line can be thousands of them.
+    /// The first facts, as many as are encoded in one go: one long line can be thousands of them.
     pub(crate) fn take_part(&mut self) -> Vec<Fact> {
         let bytes_each = self.bytes / self.facts.len().max(1);
-        let count = (FULL / (bytes_each + AROUND_EVENT)).max(1);
+        let count = (PART / (bytes_each + AROUND_EVENT)).max(1);
         if count >= self.facts.len() {
             return self.take();
         }
@@ -57,7 +59,7 @@ mod tests {
     use crate::domain::event::{Event, Progress};
 
     #[test]
-    fn the_facts_of_one_long_line_come_in_parts_of_about_one_append_and_in_their_order() {
+    fn the_facts_of_one_long_line_come_in_parts_and_in_their_order() {
         let fact =
             |percent: i32| Fact::own(Event::Progress(Progress { percent: percent.into(), message: String::new() }));
         let facts: Vec<Fact> = (0..4000).map(fact).collect();
@@ -67,7 +69,7 @@ mod tests {
         while !batch.is_empty() {
             parts.push(batch.take_part());
         }
-        assert!(parts.iter().all(|part| part.len() <= 4000 * FULL / (8 * 1024 * 1024)), "{}", parts.len());
+        assert!(parts.iter().all(|part| part.len() <= 4000 * PART / (8 * 1024 * 1024)), "{}", parts.len());
         assert_eq!(parts.concat(), facts);
         let mut small = Batch::of(facts[..100].to_vec());
         assert_eq!((small.take_part().len(), small.is_empty()), (100, true));
