@@ -44,7 +44,7 @@ impl LineFramer {
         while !bytes.is_empty() {
             let free = self.max_line - self.held.len();
             let window = &bytes[..bytes.len().min(free)];
-            if let Some(at) = memchr(b'\n', window) {
+            if let Some(at) = memchr::memchr(b'\n', window) {
                 let (line, rest) = bytes.split_at(at + 1);
                 bytes = rest;
                 self.complete(line, &mut yields);
@@ -109,10 +109,6 @@ pub(crate) fn cut_character(bytes: &[u8]) -> usize {
         return if needed > back && back < bytes.len() { back } else { 0 };
     }
     0
-}
-
-fn memchr(needle: u8, haystack: &[u8]) -> Option<usize> {
-    haystack.iter().position(|byte| *byte == needle)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::check::{SchemaViolation, check};
-use super::envelope::{Place, write_envelope};
+use super::envelope::{CommonText, Place, write_envelope};
 use super::head::{Chain, LogHead};
 use super::signature::Signer;
 use crate::domain::Decision;
@@ -35,20 +35,19 @@ pub struct Page {
 pub struct Encoder {
     run: RunId,
     head: Option<LogHead>,
-    engine_json: String,
+    common: Option<CommonText>,
     signer: Option<Arc<Signer>>,
 }
 
 impl Encoder {
     /// The encoder of a run that is still to be created.
     pub fn new(run: RunId) -> Self {
-        Self { run, head: None, engine_json: String::new(), signer: None }
+        Self { run, head: None, common: None, signer: None }
     }
 
     /// The encoder that continues a log at its end.
     pub fn resume(head: LogHead) -> Self {
-        let engine_json = json_string(&head.state.engine);
-        Self { run: head.state.run_id, head: Some(head), engine_json, signer: None }
+        Self { run: head.state.run_id, head: Some(head), common: None, signer: None }
     }
 
     /// The same, which signs the run's last event with this key.
@@ -133,16 +132,11 @@ impl Encoder {
         };
         let state = &head.state;
         if names_engine(event) {
-            self.engine_json = json_string(&state.engine);
+            self.common = None;
         }
-        let place = Place {
-            run_id: state.run_id,
-            seq: state.head_seq,
-            ts,
-            engine_json: &self.engine_json,
-            attempt: state.attempt,
-            local_seq: state.local_seq,
-        };
+        let common = self.common.get_or_insert_with(|| CommonText::new(state.run_id, ts, &state.engine));
+        common.at(ts, &state.engine);
+        let place = Place { common, seq: state.head_seq, attempt: state.attempt, local_seq: state.local_seq };
         let start = pages.open.len();
         write_envelope(&mut pages.open, &place, event, raw).map_err(|source| unwritable(&source.to_string()))?;
         head.chain = head.chain.link(&pages.open[start..]);
@@ -159,10 +153,6 @@ fn names_engine(event: &Event) -> bool {
         Event::Uploaded(uploaded) => uploaded.package.is_some(),
         _ => false,
     }
-}
-
-fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Pages that are full, and the one being written.

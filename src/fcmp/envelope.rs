@@ -105,15 +105,40 @@ pub fn read_envelope(bytes: &[u8]) -> Result<Envelope, NotAnEvent> {
     })
 }
 
+/// What all events of one command have in common, as text: it is made once and copied into each of them.
+#[derive(Debug, Clone)]
+pub(super) struct CommonText {
+    ts: Timestamp,
+    /// From the event's start to its seq.
+    before_seq: String,
+    /// From its seq to its type.
+    after_seq: String,
+}
+
+impl CommonText {
+    pub(super) fn new(run_id: RunId, ts: Timestamp, engine: &str) -> Self {
+        let before_seq = format!(r#"{{"protocol_version":"{PROTOCOL_VERSION}","run_id":"{run_id}","seq":"#);
+        Self { ts, before_seq, after_seq: after_seq(ts, engine) }
+    }
+
+    /// Follows the time.
+    pub(super) fn at(&mut self, ts: Timestamp, engine: &str) {
+        if self.ts != ts {
+            *self = Self { ts, before_seq: std::mem::take(&mut self.before_seq), after_seq: after_seq(ts, engine) };
+        }
+    }
+}
+
+fn after_seq(ts: Timestamp, engine: &str) -> String {
+    format!(r#","ts":"{ts}","engine":{},"type":""#, serde_json::Value::from(engine))
+}
+
 /// What the encoder needs besides the event itself.
 pub(super) struct Place<'a> {
-    pub(crate) run_id: RunId,
-    pub(crate) seq: Seq,
-    pub(crate) ts: Timestamp,
-    /// The engine's name as JSON text, quotes included.
-    pub(crate) engine_json: &'a str,
-    pub(crate) attempt: u32,
-    pub(crate) local_seq: u64,
+    pub(super) common: &'a CommonText,
+    pub(super) seq: Seq,
+    pub(super) attempt: u32,
+    pub(super) local_seq: u64,
 }
 
 /// Write one event: the only place where FCMP JSON is made.
@@ -123,38 +148,33 @@ pub(super) fn write_envelope(
     event: &Event,
     raw: Option<RawRange>,
 ) -> serde_json::Result<()> {
-    use std::io::Write;
-    // Writing to a Vec cannot fail, so the results of `write!` are ignored.
-    let _ = write!(
-        out,
-        r#"{{"protocol_version":"{PROTOCOL_VERSION}","run_id":"{}","seq":{},"ts":"{}","engine":{},"type":"{}","data":"#,
-        place.run_id,
-        place.seq,
-        place.ts,
-        place.engine_json,
-        event.type_name(),
-    );
+    let (text, number) = (Vec::extend_from_slice, |out: &mut Vec<u8>, number: u64| serde_json::to_writer(out, &number));
+    text(out, place.common.before_seq.as_bytes());
+    number(out, place.seq.0)?;
+    text(out, place.common.after_seq.as_bytes());
+    text(out, event.type_name().as_bytes());
+    text(out, br#"","data":"#);
     event.write_data(out)?;
-    let _ = write!(
-        out,
-        r#","meta":{{"attempt":{},"local_seq":{},"kind":"{}"}},"raw_ref":"#,
-        place.attempt,
-        place.local_seq,
-        event.kind(),
-    );
-    match raw {
-        None => out.extend_from_slice(b"null}"),
-        Some(range) => {
-            let _ = write!(
-                out,
-                r#"{{"attempt_number":{},"stream":"{}","byte_from":{},"byte_to":{},"encoding":"utf-8"}}}}"#,
-                place.attempt,
-                range.stream.as_str(),
-                range.from,
-                range.to,
-            );
-        }
-    }
+    text(out, br#","meta":{"attempt":"#);
+    number(out, place.attempt.into())?;
+    text(out, br#","local_seq":"#);
+    number(out, place.local_seq)?;
+    text(out, br#","kind":""#);
+    text(out, event.kind().as_bytes());
+    text(out, br#""},"raw_ref":"#);
+    let Some(range) = raw else {
+        text(out, b"null}");
+        return Ok(());
+    };
+    text(out, br#"{"attempt_number":"#);
+    number(out, place.attempt.into())?;
+    text(out, br#","stream":""#);
+    text(out, range.stream.as_str().as_bytes());
+    text(out, br#"","byte_from":"#);
+    number(out, range.from)?;
+    text(out, br#","byte_to":"#);
+    number(out, range.to)?;
+    text(out, br#","encoding":"utf-8"}}"#);
     Ok(())
 }
 

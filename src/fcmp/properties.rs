@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::check::check;
-use super::envelope::{Place, read_envelope, write_envelope};
+use super::envelope::{CommonText, Place, read_envelope, write_envelope};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::event::*;
 use crate::domain::fact::{RawRange, Stream};
@@ -24,14 +24,8 @@ fn contract() -> jsonschema::Validator {
 }
 
 fn encode(event: &Event, raw: Option<RawRange>) -> Vec<u8> {
-    let place = Place {
-        run_id: RunId(Uuid::from_u128(1)),
-        seq: Seq(5),
-        ts: moment(),
-        engine_json: "\"script\"",
-        attempt: 1,
-        local_seq: 5,
-    };
+    let common = CommonText::new(RunId(Uuid::from_u128(1)), moment(), "script");
+    let place = Place { common: &common, seq: Seq(5), attempt: 1, local_seq: 5 };
     let mut bytes = Vec::new();
     write_envelope(&mut bytes, &place, event, raw).unwrap();
     bytes

@@ -137,7 +137,7 @@ pub(super) fn lay_out(run: &RunId, batches: &[EventBatch], mut put: impl FnMut(I
     for batch in batches {
         let mut rest = Some(batch.clone());
         while let Some(batch) = rest {
-            let free = MAX_VALUE_BYTES - open.as_ref().map_or(0, |value| value.ndjson.len());
+            let free = MAX_VALUE_BYTES - open.as_ref().map_or(0, EventBatchBuilder::len);
             let part = batch.fitting(free);
             if part.ndjson.len() <= free {
                 open.get_or_insert_with(|| EventBatchBuilder::at(part.first)).push(&part);
@@ -160,21 +160,30 @@ pub(super) fn lay_out(run: &RunId, batches: &[EventBatch], mut put: impl FnMut(I
 struct EventBatchBuilder {
     first: Seq,
     count: u32,
-    ndjson: Vec<u8>,
+    /// The tag, room for the count, the events.
+    value: Vec<u8>,
 }
 
 impl EventBatchBuilder {
+    const HEAD: usize = 5;
+
     fn at(first: Seq) -> Self {
-        EventBatchBuilder { first, count: 0, ndjson: Vec::new() }
+        EventBatchBuilder { first, count: 0, value: vec![TAG_WHOLE, 0, 0, 0, 0] }
+    }
+
+    /// How many bytes of events it holds.
+    fn len(&self) -> usize {
+        self.value.len() - Self::HEAD
     }
 
     fn push(&mut self, batch: &EventBatch) {
         self.count += batch.count;
-        self.ndjson.extend_from_slice(&batch.ndjson);
+        self.value.extend_from_slice(&batch.ndjson);
     }
 
-    fn finish(self, run: &RunId, put: &mut impl FnMut(IVec, IVec)) {
-        put(IVec::from(&event_key(run, self.first)), tagged(TAG_WHOLE, Some(self.count), &self.ndjson));
+    fn finish(mut self, run: &RunId, put: &mut impl FnMut(IVec, IVec)) {
+        self.value[1..Self::HEAD].copy_from_slice(&self.count.to_be_bytes());
+        put(IVec::from(&event_key(run, self.first)), IVec::from(self.value));
     }
 }
 
