@@ -163,7 +163,7 @@ impl<'a> LogAudit<'a> {
 
     fn note(&mut self, event: Option<Event>) {
         match event {
-            Some(Event::ArtifactIndexed(artifact)) => self.known.artifacts.push(artifact),
+            Some(Event::ArtifactIndexed(artifact)) => self.known.artifacts.push(*artifact),
             Some(Event::Normalized(normalized)) => self.known.normalized = Some(normalized),
             Some(Event::Completed(completed)) => self.known.proof = Some(completed.proof),
             Some(Event::Failed(failed)) => {

@@ -118,15 +118,15 @@ impl Terminal {
         let proof = Proof { events, chain_sha256, streams, artifacts_sha256, files_sha256, result_sha256, signature };
         let status = self.ending.status();
         match self.ending {
-            Ending::Succeeded(completion) => Event::Completed(Completed {
+            Ending::Succeeded(completion) => Event::Completed(Box::new(Completed {
                 status,
                 completion,
                 result_path: RunFile::Result.name().to_owned(),
                 usage,
                 proof,
-            }),
+            })),
             Ending::Failed(error) | Ending::Canceled(error) => {
-                Event::Failed(Failed { status, error: error.bounded(), usage, proof })
+                Event::Failed(Box::new(Failed { status, error: error.bounded(), usage, proof }))
             }
         }
     }

@@ -22,7 +22,7 @@ pub(crate) const RAW_TEXT_MAX: usize = 64 * 1024;
 
 macro_rules! events {
     ($( $(#[$doc:meta])* $variant:ident($data:ty) $kind:literal $type:literal; )*) => {
-        /// A fact of a run, as the log keeps it.
+        /// A fact of a run, as the log keeps it. What is long or comes seldom is in a box, so that thousands of lines fit little memory.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Event { $( $(#[$doc])* $variant($data), )* }
 
@@ -58,22 +58,22 @@ macro_rules! events {
 }
 
 events! {
-    Started(Started) "created" "conversation.started";
+    Started(Box<Started>) "created" "conversation.started";
     /// Its files are there.
-    Uploaded(Uploaded) "uploaded" "input.uploaded";
+    Uploaded(Box<Uploaded>) "uploaded" "input.uploaded";
     /// An equal run's result was taken.
     CacheHit(CacheHit) "cache_hit" "run.cache_hit";
     /// The state machine moved.
     StateChanged(StateChanged) "state_changed" "conversation.state.changed";
     /// An engine process was started.
-    TurnStarted(TurnStarted) "turn_started" "turn.started";
+    TurnStarted(Box<TurnStarted>) "turn_started" "turn.started";
     /// The engine named its session.
     SessionBound(SessionBound) "session_bound" "session.bound";
     /// The assistant said something.
     AssistantMessage(AssistantMessage) "engine_output" "assistant.message.final";
     AssistantReasoning(AssistantReasoning) "engine_output" "assistant.reasoning";
     /// The assistant used a tool.
-    ToolCall(ToolCall) "engine_output" "assistant.tool_call";
+    ToolCall(Box<ToolCall>) "engine_output" "assistant.tool_call";
     /// The assistant ran a command.
     CommandExecution(CommandExecution) "engine_output" "assistant.command_execution";
     /// How far the engine says it is.
@@ -85,28 +85,30 @@ events! {
     /// Standard error no parser claimed.
     RawStderr(RawText) "engine_output" "raw.stderr";
     /// The engine asks the user.
-    InputRequired(Interaction) "interaction_pending" "user.input.required";
+    InputRequired(Box<Interaction>) "interaction_pending" "user.input.required";
     /// A user's answer was accepted.
-    ReplyAccepted(ReplyAccepted) "reply" "interaction.reply.accepted";
+    ReplyAccepted(Box<ReplyAccepted>) "reply" "interaction.reply.accepted";
     /// The deadline passed and the policy answered.
     AutoDecided(AutoDecided) "auto_decided" "interaction.auto_decide.timeout";
     /// The turn is to be begun again, at this moment.
-    RetryScheduled(RetryScheduled) "retry_scheduled" "run.retry.scheduled";
+    RetryScheduled(Box<RetryScheduled>) "retry_scheduled" "run.retry.scheduled";
     /// The output went through validation.
     Normalized(Normalized) "normalized" "output.normalized";
     /// A file of the run was indexed.
-    ArtifactIndexed(ArtifactEntry) "artifact_indexed" "artifact.indexed";
+    ArtifactIndexed(Box<ArtifactEntry>) "artifact_indexed" "artifact.indexed";
     /// Something worth knowing happened.
-    Warned(Warning) "warning" "diagnostic.warning";
+    Warned(Box<Warning>) "warning" "diagnostic.warning";
     /// Somebody asked for the run to stop.
     CancelRequested(CancelRequested) "cancel_requested" "run.cancel.requested";
     /// A restarted service took the run over.
     Recovered(Recovered) "recovered" "run.recovered";
     /// The run succeeded; nothing follows.
-    Completed(Completed) "terminal" "conversation.completed";
+    Completed(Box<Completed>) "terminal" "conversation.completed";
     /// The run failed or was canceled; nothing follows.
-    Failed(Failed) "terminal" "conversation.failed";
+    Failed(Box<Failed>) "terminal" "conversation.failed";
 }
+
+const _: () = assert!(size_of::<Event>() <= 96);
 
 impl Event {
     /// The proof in a run's last event.

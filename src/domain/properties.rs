@@ -180,7 +180,7 @@ fn a_run_begins_with_its_creation_and_is_created_once() {
     let now = at(0);
     let create = || Command::Create(Box::new(started(ExecutionMode::Auto, false, false)));
     let created = events(decide(None, create(), None, now).unwrap());
-    assert_eq!(created, [Event::Started(started(ExecutionMode::Auto, false, false))]);
+    assert_eq!(created, [Event::Started(Box::new(started(ExecutionMode::Auto, false, false)))]);
     assert_eq!(decide(None, Command::AutoDecide, None, now), Err(Refusal::NotCreated));
     let state = RunState::open(RUN, &started(ExecutionMode::Auto, false, false), now);
     assert_eq!(decide(Some(&state), create(), None, now), Err(Refusal::AlreadyCreated));

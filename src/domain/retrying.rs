@@ -29,7 +29,7 @@ fn act(run: &mut RunState, command: Command, second: u64) -> Vec<Event> {
 }
 
 fn scheduled(events: &[Event]) -> Option<&RetryScheduled> {
-    events.iter().find_map(|event| if let Event::RetryScheduled(scheduled) = event { Some(scheduled) } else { None })
+    events.iter().find_map(|event| if let Event::RetryScheduled(scheduled) = event { Some(&**scheduled) } else { None })
 }
 
 #[test]

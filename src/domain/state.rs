@@ -330,7 +330,7 @@ impl RunState {
             Event::UsageReported(usage) => self.usage = self.usage.plus(*usage),
             Event::InputRequired(interaction) => {
                 self.interaction_count += 1;
-                self.phase = Phase::Asking(Pending { interaction: interaction.clone(), asked_at: at });
+                self.phase = Phase::Asking(Pending { interaction: *interaction.clone(), asked_at: at });
             }
             Event::ReplyAccepted(reply) => {
                 self.answered_null = reply.response.is_null();

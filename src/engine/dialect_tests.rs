@@ -24,13 +24,13 @@ fn read(engine: &str, lines: &[serde_json::Value]) -> (Vec<Event>, TurnReport) {
 }
 
 fn tool_call(call_id: &str, tool: &str, input: serde_json::Value, output: &str, status: &str) -> Event {
-    Event::ToolCall(ToolCall {
+    Event::ToolCall(Box::new(ToolCall {
         call_id: call_id.into(),
         tool: tool.into(),
         input,
         output: output.into(),
         status: status.into(),
-    })
+    }))
 }
 
 fn warning_codes(events: &[Event]) -> Vec<&str> {

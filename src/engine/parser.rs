@@ -93,10 +93,10 @@ impl TurnParser {
     pub fn finish(&mut self) -> Vec<Event> {
         let mut events = self.dialect.finish(&mut self.report);
         if !self.report.denials.is_empty() {
-            events.push(Event::Warned(denied(&self.report)));
+            events.push(Event::Warned(Box::new(denied(&self.report))));
         }
         if !self.report.unrecognized.is_empty() {
-            events.push(Event::Warned(unrecognized(&self.report.unrecognized)));
+            events.push(Event::Warned(Box::new(unrecognized(&self.report.unrecognized))));
         }
         events
     }
@@ -237,13 +237,13 @@ impl Progress {
 }
 
 pub(crate) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, progress: Progress) -> Event {
-    Event::ToolCall(ToolCall {
+    Event::ToolCall(Box::new(ToolCall {
         call_id: excerpt::name(call_id),
         tool: excerpt::name(tool),
         input: excerpt::value(input),
         output: excerpt::text(output),
         status: progress.as_str().to_owned(),
-    })
+    }))
 }
 
 pub(crate) fn command(command: &str, exit_code: Option<i64>, output: &str, progress: Progress) -> Event {

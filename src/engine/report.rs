@@ -145,7 +145,7 @@ impl TurnReport {
         }
         if let Some(objection) = objection_to_handle(handle) {
             let message = format!("the engine's name for its session is not used: {objection}");
-            return Some(Event::Warned(Warning::new(WarningCode::SessionHandleInvalid, message)));
+            return Some(Event::Warned(Box::new(Warning::new(WarningCode::SessionHandleInvalid, message))));
         }
         self.handle = Some(handle.to_owned());
         if let Some(wanted) = self.resumed_from.as_deref().filter(|wanted| *wanted != handle) {
@@ -153,7 +153,7 @@ impl TurnReport {
             let message = format!("the engine was to continue session {wanted} but began {handle}");
             self.lost_session = Some(message.clone());
             self.end = Some(ReportedEnd::Failed(Failure::new(ErrorCode::SessionResumeFailed, &message)));
-            return Some(Event::Warned(Warning::new(WarningCode::SessionHandleChanged, message)));
+            return Some(Event::Warned(Box::new(Warning::new(WarningCode::SessionHandleChanged, message))));
         }
         Some(Event::SessionBound(SessionBound { handle_kind: self.handle_kind.to_owned(), handle: handle.to_owned() }))
     }
@@ -377,13 +377,13 @@ pub(crate) fn remark(message: &str) -> Event {
 }
 
 fn warned(code: WarningCode, message: &str, level: WarningLevel) -> Event {
-    Event::Warned(Warning {
+    Event::Warned(Box::new(Warning {
         code: code.as_str().to_owned(),
         message: excerpt::text(message),
         level,
         normalization_level: None,
         details: Map::new(),
-    })
+    }))
 }
 
 #[cfg(test)]

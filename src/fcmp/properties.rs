@@ -113,7 +113,7 @@ fn started() -> impl Strategy<Value = Event> {
     (text(), text(), prop::option::of(text()), any::<bool>(), hashes).prop_map(
         |(id, engine, model, flag, (key, cache_key, engine_config_sha256))| {
             let mode = if flag { ExecutionMode::Auto } else { ExecutionMode::Interactive };
-            Event::Started(Started {
+            Event::Started(Box::new(Started {
                 request_id: RequestId(Uuid::from_u128(7)),
                 skill: SkillRef { id, version: "1.0.0".into(), fingerprint: "f".into() },
                 engine,
@@ -135,7 +135,7 @@ fn started() -> impl Strategy<Value = Event> {
                 traceparent: flag.then(|| "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
-            })
+            }))
         },
     )
 }
@@ -183,13 +183,13 @@ fn normalized() -> impl Strategy<Value = Event> {
 
 fn warned() -> impl Strategy<Value = Event> {
     (text(), any::<bool>()).prop_map(|(code, info)| {
-        Event::Warned(Warning {
+        Event::Warned(Box::new(Warning {
             code,
             message: "m".into(),
             level: if info { WarningLevel::Info } else { WarningLevel::Warning },
             normalization_level: info.then_some(NormalizationLevel::N0),
             details: Map::new(),
-        })
+        }))
     })
 }
 
@@ -218,7 +218,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let uploaded = (text(), hash(), hash(), hash(), prop::option::of(package)).prop_map(
         |(name, sha256, manifest_sha256, cache_key, package)| {
             let files = vec![UploadedFile { name, size: 3, sha256, file_name: Some("a.txt".into()) }];
-            Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package })
+            Event::Uploaded(Box::new(Uploaded { files, manifest_sha256, cache_key, package }))
         },
     );
     let passed =
@@ -228,7 +228,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         });
     let turn = (0u32..3, prop::collection::vec(text(), 0..3), prop::option::of(text()), passed).prop_map(
         |(attempt, command, from, passed)| {
-            Event::TurnStarted(TurnStarted {
+            Event::TurnStarted(Box::new(TurnStarted {
                 attempt,
                 command,
                 pid: 1,
@@ -238,12 +238,12 @@ fn any_event() -> impl Strategy<Value = Event> {
                 limits: (attempt > 1).then(|| ResourceLimits { memory_bytes: 1, ..ResourceLimits::default() }),
                 resumed_from: from,
                 passed,
-            })
+            }))
         },
     );
     let artifact =
         (prop_oneof![Just("artifacts/a.md"), Just("a.md"), Just("/artifacts/a")], hash()).prop_map(|(path, sha256)| {
-            Event::ArtifactIndexed(ArtifactEntry {
+            Event::ArtifactIndexed(Box::new(ArtifactEntry {
                 role: "r".into(),
                 path_rel: path.into(),
                 filename: "a".into(),
@@ -251,7 +251,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 size: 1,
                 sha256,
                 required: true,
-            })
+            }))
         });
     let first = prop_oneof![
         started(),
@@ -262,13 +262,13 @@ fn any_event() -> impl Strategy<Value = Event> {
         text().prop_map(|handle| Event::SessionBound(SessionBound { handle_kind: "k".into(), handle })),
         text().prop_map(|text| Event::AssistantMessage(AssistantMessage { message_id: text.clone(), text })),
         text().prop_map(|text| Event::AssistantReasoning(AssistantReasoning { text })),
-        (text(), json_value()).prop_map(|(text, input)| Event::ToolCall(ToolCall {
+        (text(), json_value()).prop_map(|(text, input)| Event::ToolCall(Box::new(ToolCall {
             call_id: text.clone(),
             tool: text.clone(),
             input,
             output: text.clone(),
             status: text
-        })),
+        }))),
     ];
     let second = prop_oneof![
         (text(), prop::option::of(any::<i32>())).prop_map(|(text, code)| Event::CommandExecution(CommandExecution {
@@ -281,8 +281,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         usage().prop_map(Event::UsageReported),
         raw_text().prop_map(Event::RawStdout),
         raw_text().prop_map(Event::RawStderr),
-        interaction().prop_map(Event::InputRequired),
-        (0u64..3, json_value()).prop_map(|(id, response)| Event::ReplyAccepted(ReplyAccepted {
+        interaction().prop_map(|interaction| Event::InputRequired(Box::new(interaction))),
+        (0u64..3, json_value()).prop_map(|(id, response)| Event::ReplyAccepted(Box::new(ReplyAccepted {
             interaction_id: InteractionId(id),
             resolution_mode: UserReply::UserReply,
             accepted_at: moment(),
@@ -290,7 +290,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             response_preview: "p".into(),
             idempotency_key: Some("k".into()),
             requested_by: (id == 1).then(|| "ci".into()),
-        })),
+        }))),
         (0u64..3).prop_map(|id| Event::AutoDecided(AutoDecided {
             interaction_id: InteractionId(id),
             resolution_mode: AutoDecideTimeout::AutoDecideTimeout,
@@ -300,36 +300,35 @@ fn any_event() -> impl Strategy<Value = Event> {
         })),
         normalized(),
         artifact,
-        (0u32..3, text()).prop_map(|(retry, code)| Event::RetryScheduled(RetryScheduled {
+        (0u32..3, text()).prop_map(|(retry, code)| Event::RetryScheduled(Box::new(RetryScheduled {
             retry,
             times: 3,
             not_before: moment(),
             wait_seconds: 30,
             error: RunError { code, message: "m".into(), details: Map::new() },
-        })),
+        }))),
     ];
-    let third = prop_oneof![
-        warned(),
-        text().prop_map(|text| Event::CancelRequested(CancelRequested { requested_by: text.clone(), reason: text })),
-        text().prop_map(|recovery_reason| Event::Recovered(Recovered {
-            recovery_state: RecoveryState::FailedReconciled,
-            recovery_reason,
-            recovered_at: moment()
-        })),
-        (status(), usage(), proof()).prop_map(|(status, usage, proof)| Event::Completed(Completed {
-            status,
-            completion: Completion::Exit,
-            result_path: "result/result.json".into(),
-            usage,
-            proof
-        })),
-        (status(), text(), usage(), proof()).prop_map(|(status, code, usage, proof)| Event::Failed(Failed {
-            status,
-            error: RunError { code, message: "m".into(), details: Map::new() },
-            usage,
-            proof
-        })),
-    ];
+    let third =
+        prop_oneof![
+            warned(),
+            text()
+                .prop_map(|text| Event::CancelRequested(CancelRequested { requested_by: text.clone(), reason: text })),
+            text().prop_map(|recovery_reason| Event::Recovered(Recovered {
+                recovery_state: RecoveryState::FailedReconciled,
+                recovery_reason,
+                recovered_at: moment()
+            })),
+            (status(), usage(), proof()).prop_map(|(status, usage, proof)| Event::Completed(Box::new(Completed {
+                status,
+                completion: Completion::Exit,
+                result_path: "result/result.json".into(),
+                usage,
+                proof
+            }))),
+            (status(), text(), usage(), proof()).prop_map(|(status, code, usage, proof)| Event::Failed(Box::new(
+                Failed { status, error: RunError { code, message: "m".into(), details: Map::new() }, usage, proof }
+            ))),
+        ];
     prop_oneof![9 => first.boxed(), 10 => second.boxed(), 5 => third.boxed()]
 }
 

@@ -140,12 +140,12 @@ mod tests {
     fn failed(code: ErrorCode) -> Event {
         let proof = json!({"events": 0, "chain_sha256": "", "streams": {}, "artifacts_sha256": ""});
         let proof = serde_json::from_value(proof).unwrap();
-        Event::Failed(Failed {
+        Event::Failed(Box::new(Failed {
             status: Status::Failed,
             error: RunError::new(code, "why"),
             usage: Usage::default(),
             proof,
-        })
+        }))
     }
 
     fn decided(code: ErrorCode) -> u64 {

@@ -175,7 +175,7 @@ impl Writer {
             return;
         }
         let warning = Warning::new(WarningCode::EngineRemark, "somebody else has this log open");
-        let record = Command::Record(vec![Fact::own(Event::Warned(warning))]);
+        let record = Command::Record(vec![Fact::own(Event::Warned(Box::new(warning)))]);
         let expected_head = head.state.head_seq;
         let decision = decide(Some(&head.state), record, None, self.world.now()).unwrap();
         for page in Encoder::resume(head).encode(decision, self.world.now()).unwrap() {

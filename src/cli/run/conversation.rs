@@ -34,7 +34,7 @@ pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -
                 screen.show(&event);
                 match read_envelope(&event).ok().and_then(|envelope| envelope.event) {
                     Some(Event::InputRequired(question)) => {
-                        let dialogue = Dialogue::new(question);
+                        let dialogue = Dialogue::new(*question);
                         screen.ask(&dialogue);
                         open = Some(dialogue);
                         // Standard input is read only if a run asks.

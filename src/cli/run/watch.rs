@@ -81,7 +81,7 @@ fn to_its_end(client: &Client, run: RunId, as_json: bool, verbose: bool) -> Resu
         } else {
             screen.show(&event);
             if let Some(Event::InputRequired(question)) = &known {
-                screen.ask(&Dialogue::new(question.clone()));
+                screen.ask(&Dialogue::new(*question.clone()));
                 screen.say(&format!("answer with `skill-runner reply {run}`"));
             }
         }

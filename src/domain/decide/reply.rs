@@ -53,7 +53,7 @@ pub(super) fn reply(run: &RunState, answered: Answered, now: Timestamp) -> Resul
         other => other.to_string(),
     };
     Ok(Decision::of(vec![
-        Fact::own(Event::ReplyAccepted(ReplyAccepted {
+        Fact::own(Event::ReplyAccepted(Box::new(ReplyAccepted {
             interaction_id,
             resolution_mode: UserReply::UserReply,
             accepted_at: now,
@@ -61,7 +61,7 @@ pub(super) fn reply(run: &RunState, answered: Answered, now: Timestamp) -> Resul
             response_preview: shown.chars().take(PREVIEW_CHARS).collect(),
             idempotency_key,
             requested_by,
-        })),
+        }))),
         change(run, Trigger::ReplyAccepted, now, None)?,
     ]))
 }

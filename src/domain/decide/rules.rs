@@ -32,7 +32,7 @@ pub fn decide(
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     match (run, command) {
-        (None, Command::Create(started)) => Ok(Decision::of(vec![Fact::own(Event::Started(*started))])),
+        (None, Command::Create(started)) => Ok(Decision::of(vec![Fact::own(Event::Started(started))])),
         (None, _) => Err(Refusal::NotCreated),
         (Some(run), command) => decide_for(run, command, last_files, now),
     }
@@ -61,8 +61,8 @@ fn decide_for(
                 return Err(Refusal::AlreadyUploaded);
             }
             let uploaded = Uploaded { files, manifest_sha256, cache_key, package };
-            let uploaded = Fact::own(Event::Uploaded(uploaded));
-            let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(warning)));
+            let uploaded = Fact::own(Event::Uploaded(Box::new(uploaded)));
+            let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(Box::new(warning))));
             Ok(Decision::of(std::iter::once(uploaded).chain(warned).collect()))
         }
         Command::TakeFromCache { source, cache_key } => {

@@ -93,7 +93,7 @@ fn an_upload_is_taken_once_and_only_where_one_is_awaited() {
     let waits = after(&started(Auto, true, false), []);
     let uploaded =
         Uploaded { files: vec![], manifest_sha256: "1".repeat(64), cache_key: "2".repeat(64), package: None };
-    assert_eq!(logged(&waits, upload()), (vec![Event::Uploaded(uploaded)], None));
+    assert_eq!(logged(&waits, upload()), (vec![Event::Uploaded(Box::new(uploaded))], None));
     assert_eq!(decided(&waits, start_turn()), Err(Refusal::Illegal { status: Status::Queued }));
     let has = after(&started(Auto, true, false), [upload()]);
     assert_eq!(decided(&has, upload()), Err(Refusal::AlreadyUploaded));
@@ -114,9 +114,12 @@ fn a_turn_begins_in_the_queue_alone_and_a_later_one_resumes_the_session() {
         passed: Passed::default(),
     };
     let begins = moved(Status::Queued, Status::Running, Trigger::TurnStarted, None);
-    assert_eq!(logged(&queued(), start_turn()), (vec![begins.clone(), Event::TurnStarted(first.clone())], None));
+    assert_eq!(
+        logged(&queued(), start_turn()),
+        (vec![begins.clone(), Event::TurnStarted(Box::new(first.clone()))], None)
+    );
     let second = TurnStarted { attempt: 2, resumed_from: Some("h".into()), ..first };
-    assert_eq!(logged(&answered(), start_turn()), (vec![begins, Event::TurnStarted(second)], None));
+    assert_eq!(logged(&answered(), start_turn()), (vec![begins, Event::TurnStarted(Box::new(second))], None));
     assert_eq!(decided(&running(), start_turn()), Err(Refusal::Illegal { status: Status::Running }));
     assert_eq!(decided(&waiting(false), start_turn()), Err(Refusal::Illegal { status: Status::WaitingUser }));
 }
@@ -171,7 +174,7 @@ fn questions_are_numbered_from_one_and_asked_in_interactive_runs_alone() {
         let numbered = Interaction { interaction_id: InteractionId(number), ..question() };
         let change = moved(Status::Running, Status::WaitingUser, Trigger::TurnNeedsInput, Some(number));
         let end = Command::EndTurn { facts: vec![raw()], conclusion: Conclusion::NeedsInput(question()) };
-        assert_eq!(logged(run, end), (vec![raw().event, Event::InputRequired(numbered), change], None));
+        assert_eq!(logged(run, end), (vec![raw().event, Event::InputRequired(Box::new(numbered)), change], None));
     };
     asked(&running(), 1);
     let again = [start_turn(), ask(), reply(1, json!("blue"), None), start_turn()];
@@ -229,7 +232,7 @@ fn an_answer_is_logged_with_its_preview_and_queues_the_run() {
             requested_by: None,
         };
         let change = moved(Status::WaitingUser, Status::Queued, Trigger::ReplyAccepted, None);
-        (vec![Event::ReplyAccepted(reply), change], None)
+        (vec![Event::ReplyAccepted(Box::new(reply)), change], None)
     };
     let answer = |response: Value, key| logged(&waiting(false), reply(1, response, key));
     assert_eq!(answer(json!("blue"), Some("key")), accepted(json!("blue"), "blue", Some("key")));

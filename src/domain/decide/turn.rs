@@ -13,7 +13,10 @@ use crate::domain::statechart::Trigger;
 use crate::domain::time::Timestamp;
 
 pub(super) fn start(run: &RunState, started: TurnStarted, now: Timestamp) -> Result<Decision, Refusal> {
-    Ok(Decision::of(vec![change(run, Trigger::TurnStarted, now, None)?, Fact::own(Event::TurnStarted(started))]))
+    Ok(Decision::of(vec![
+        change(run, Trigger::TurnStarted, now, None)?,
+        Fact::own(Event::TurnStarted(Box::new(started))),
+    ]))
 }
 
 pub(super) fn end(
@@ -51,13 +54,13 @@ fn begin_again(
 ) -> Result<Decision, Refusal> {
     let Some(retry) = run.options.retry else { return Err(Refusal::Illegal { status: run.status() }) };
     let wait_seconds = retry.wait_seconds(run.retries, asked);
-    facts.push(Fact::own(Event::RetryScheduled(RetryScheduled {
+    facts.push(Fact::own(Event::RetryScheduled(Box::new(RetryScheduled {
         retry: run.retries + 1,
         times: retry.times,
         not_before: now.plus_seconds(wait_seconds),
         wait_seconds,
         error: error.bounded(),
-    })));
+    }))));
     facts.push(change(run, Trigger::TurnRetry, now, None)?);
     Ok(Decision::of(facts))
 }
@@ -69,7 +72,7 @@ fn ask(run: &RunState, facts: Vec<Fact>, interaction: Interaction, now: Timestam
     let id = InteractionId(run.interaction_count + 1);
     let change = change(run, Trigger::TurnNeedsInput, now, Some(id))?;
     let mut log = facts;
-    log.push(Fact::own(Event::InputRequired(Interaction { interaction_id: id, ..interaction })));
+    log.push(Fact::own(Event::InputRequired(Box::new(Interaction { interaction_id: id, ..interaction }))));
     log.push(change);
     Ok(Decision::of(log))
 }

@@ -244,8 +244,8 @@ fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -
 }
 
 fn last_files(warnings: &[Warning], artifacts: &[ArtifactEntry], evidence: Evidence) -> LastFiles {
-    let warned = warnings.iter().map(|warning| Fact::own(Event::Warned(warning.clone())));
-    let indexed = artifacts.iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact.clone())));
+    let warned = warnings.iter().map(|warning| Fact::own(Event::Warned(Box::new(warning.clone()))));
+    let indexed = artifacts.iter().map(|artifact| Fact::own(Event::ArtifactIndexed(Box::new(artifact.clone()))));
     LastFiles { facts: warned.chain(indexed).collect(), evidence }
 }
 

@@ -111,8 +111,8 @@ impl RunLog {
         let events = first.iter().chain(&next).flat_map(EventBatch::events).map(|(_, event)| event);
         for event in events {
             match read_envelope(&event).map_err(|error| corrupt(error.to_string()))?.event {
-                Some(Event::Started(event)) => started = Some(event),
-                Some(Event::Uploaded(event)) => uploaded = Some(event),
+                Some(Event::Started(event)) => started = Some(*event),
+                Some(Event::Uploaded(event)) => uploaded = Some(*event),
                 Some(Event::CacheHit(hit)) => source = Some(hit.source_run_id),
                 _ => break,
             }

@@ -36,7 +36,7 @@ impl RunLog {
         let (mut artifacts, mut streams) = (Vec::new(), BTreeMap::new());
         let folded = self.fold_with(run, seq, |envelope| {
             if let Some(Event::ArtifactIndexed(artifact)) = &envelope.event {
-                artifacts.push(artifact.clone());
+                artifacts.push((**artifact).clone());
             }
             if let Some(raw) = &envelope.raw_ref {
                 streams.insert(raw.stream.as_str(), raw.byte_to);

@@ -325,7 +325,7 @@ impl RunLog {
         let (_, first) =
             page.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
         match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
-            Some(Event::Started(started)) => Ok(started),
+            Some(Event::Started(started)) => Ok(*started),
             _ => Err(corrupt("its first event is not conversation.started".into())),
         }
     }

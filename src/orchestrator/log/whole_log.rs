@@ -50,7 +50,7 @@ impl RunLog {
             for (seq, bytes) in page.iter().flat_map(EventBatch::events) {
                 let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
                 match envelope.event {
-                    Some(Event::Uploaded(uploaded)) => return Ok(Some(uploaded)),
+                    Some(Event::Uploaded(uploaded)) => return Ok(Some(*uploaded)),
                     // Files come before the first turn.
                     Some(Event::TurnStarted(_)) => return Ok(None),
                     Some(_) | None => {}

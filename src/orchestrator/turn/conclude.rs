@@ -247,7 +247,8 @@ impl Closing {
         let Some(ending) = ending(state, &command) else {
             return Ok(Closed::concluded(command.into(), None));
         };
-        let found = indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
+        let found =
+            indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(Box::new(entry.clone())))).collect();
         let succeeded = ending.status() == Status::Succeeded;
         self.shared.take_back(&self.skill_place);
         let WrittenFiles { evidence, results } = write_files(

@@ -57,7 +57,7 @@ fn write_blocking(
     let skill = if state.turns > 0 { shared.skill_of(state).ok() } else { None };
     let contract = skill.map(|skill| skill.artifact_contract()).unwrap_or_default();
     let artifacts = artifact::index(&paths.root, &contract)?.entries;
-    let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
+    let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(Box::new(entry.clone())))).collect();
     let files = FinalFiles {
         state,
         ending,

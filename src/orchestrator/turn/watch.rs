@@ -476,5 +476,5 @@ fn egress_refused(host: &str, port: u16, reason: &str) -> Warning {
 
 /// A warning as a fact.
 pub(crate) fn warned(warning: Warning) -> Fact {
-    Fact::own(Event::Warned(warning))
+    Fact::own(Event::Warned(Box::new(warning)))
 }

@@ -53,7 +53,7 @@ fn trace(traceparent: Option<&str>, events: &[(u64, Event)]) -> Vec<Span> {
     let mut builder = TraceBuilder::new(RunId(Uuid::from_u128(7)));
     let mut started = samples::started(ExecutionMode::Auto, false, false);
     started.traceparent = traceparent.map(Into::into);
-    builder.push(Seq(1), at(0), &Event::Started(started));
+    builder.push(Seq(1), at(0), &Event::Started(Box::new(started)));
     for (n, (seconds, event)) in events.iter().enumerate() {
         builder.push(Seq(n as u64 + 2), at(*seconds), event);
     }

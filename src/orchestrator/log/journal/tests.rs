@@ -84,7 +84,7 @@ async fn commits_of_any_length_fit_the_store_beside_a_row_full_of_warnings() {
     let mut journal = running().await;
     // A control character takes six bytes of JSON.
     let warning = || Warning::new(WarningCode::LogLimitExceeded, "\u{1}".repeat(500));
-    let warnings = (0..100).map(|_| Fact::own(Event::Warned(warning()))).collect();
+    let warnings = (0..100).map(|_| Fact::own(Event::Warned(Box::new(warning())))).collect();
     journal.commit(Command::Record(warnings)).await.unwrap();
     assert!(journal.head.to_row().unwrap().len() > 300_000);
     for facts in (100..2000).step_by(100) {
