@@ -17,6 +17,8 @@ use crate::domain::time::Timestamp;
 /// long event, and a run's row of hundreds of kilobytes, it must fit an append of the store, 1 MiB.
 const PAGE_FULL: usize = 256 * 1024;
 const LAST_PAGE_FULL: usize = 64 * 1024;
+/// About how many bytes an event has: room for so many is made at once.
+const USUAL_EVENT: usize = 420;
 
 /// Events encoded together, to be appended atomically with the row that follows from them.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,11 +81,15 @@ impl Encoder {
         // Time does not run backwards within a log, so that windows by time are contiguous.
         let now = self.state().map_or(now, |state| now.max(state.updated_at));
         let mut pages = Pages::default();
-        let together_from = (facts.len() + usize::from(terminal.is_some())).saturating_sub(2);
+        let count = facts.len();
+        let together_from = (count + usize::from(terminal.is_some())).saturating_sub(2);
         for (i, fact) in facts.into_iter().enumerate() {
             let full_at = if i == together_from { LAST_PAGE_FULL } else { PAGE_FULL };
             if pages.open.len() > full_at && i <= together_from {
                 pages.close(self.head.as_ref());
+            }
+            if pages.count == 0 {
+                pages.open.reserve(((count - i) * USUAL_EVENT).min(PAGE_FULL + 4096));
             }
             self.encode_event(&mut pages, &fact.event, fact.raw, now)?;
         }

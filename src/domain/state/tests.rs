@@ -6,8 +6,8 @@ use super::{AcceptedReply, Pending, Phase, RunState, Turn, WARNINGS_KEPT};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::codes::WarningCode;
 use crate::domain::event::{
-    AutoDecideTimeout, AutoDecided, CacheHit, CancelRequested, Completed, Event, Failed, RawText, Recovered,
-    RecoveryState, ReplyAccepted, Started, StateChanged, TurnStarted, Uploaded, UploadedPackage, UserReply,
+    AutoDecideTimeout, AutoDecided, CacheHit, CancelRequested, Event, RawText, Recovered, RecoveryState, ReplyAccepted,
+    Started, StateChanged, TurnStarted, Uploaded, UploadedPackage, UserReply,
 };
 use crate::domain::ids::Seq;
 use crate::domain::interaction::{Interaction, InteractionId};
