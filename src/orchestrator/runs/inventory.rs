@@ -142,11 +142,9 @@ impl Orchestrator {
             let page = filter.read(&*self.shared.store, &self.shared.blocking).await?;
             let early: Vec<RunId> =
                 page.0.iter().map(|run| run.run_id).filter(|run| unrecovered.contains(run)).collect();
-            if early.is_empty() || self.shared.closing.is_cancelled() {
+            if early.is_empty() || self.shared.closing.is_cancelled() || !self.shared.recovered_soon(&early).await {
+                // A list waits a short time, too: then it shows these runs as they are on record.
                 break page;
-            }
-            for run in early {
-                self.shared.until_recovered(run).await;
             }
         };
         let jobs = found.iter().map(|state| self.job_of(state)).collect();
