@@ -172,9 +172,10 @@ pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
         Some(BlobsPlace::Folder(folder)) => Some(folder.clone()),
         Some(BlobsPlace::S3(_)) | None => None,
     };
-    // Runs are also in backups and among the files that services share; the operator's configuration of engines has keys.
-    let own =
-        [&paths.data_dir, &paths.agent_home, &paths.backup_dir, &paths.configs_dir].map(|path| Some(path.clone()));
+    // Runs are also in backups and among the files that services share; the operator's configuration of engines has keys; whoever can
+    // open the folder of the skills can hold its lock.
+    let own = [&paths.data_dir, &paths.agent_home, &paths.backup_dir, &paths.configs_dir, &paths.skills_dir];
+    let own = own.map(|path| Some(path.clone()));
     let own = own.into_iter().chain([blobs, home]).flatten();
     let own = own.filter_map(|path| path.canonicalize().ok());
     let mut hidden = hidden_of_machine();

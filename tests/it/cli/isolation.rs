@@ -202,8 +202,10 @@ fn the_api_tells_of_engines_and_skills_what_is_asked_for_and_what_is_in_force() 
 }
 
 #[test]
-fn a_run_sees_neither_the_configuration_of_the_service_nor_its_backups() {
-    if sandbox::left_out("cli::isolation::a_run_sees_neither_the_configuration_of_the_service_nor_its_backups") {
+fn a_run_sees_neither_the_configuration_of_the_service_nor_its_backups_nor_its_skills() {
+    if sandbox::left_out(
+        "cli::isolation::a_run_sees_neither_the_configuration_of_the_service_nor_its_backups_nor_its_skills",
+    ) {
         return;
     }
     // What is below /tmp is hidden anyway.
@@ -221,7 +223,7 @@ fn a_run_sees_neither_the_configuration_of_the_service_nor_its_backups() {
     place.skill("looks", &look);
     fs::remove_dir_all(place.path().join("skills/tiny")).unwrap();
     let ran = place.run(&["run", "looks", "--json"]);
-    assert_eq!(ran.json()["result"]["data"], json!({"seen": "looks"}), "{ran:?}");
+    assert_eq!(ran.json()["result"]["data"], json!({"seen": ""}), "{ran:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::interactive::pose;
-use crate::support::{Server, of_type};
+use crate::support::Server;
 
 /// How long others may wait on a machine that is busy with other things. Each of these took several times as long before.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ fn a_last_line_that_says_thousands_of_things_is_encoded_in_parts() {
     let (_folder, server, body) = posing("claude", "printf %s \"$(cat FOLDER/line)\"");
     let (_, run) = server.create_with(&body);
     let events = server.finish(&run);
-    let said = of_type(&events, "assistant.tool_call");
+    let said: Vec<&Value> = events.iter().filter(|event| event["type"] == "assistant.tool_call").collect();
     // What is encoded in one go has one time.
     let mut times: Vec<&Value> = said.iter().map(|event| &event["ts"]).collect();
     times.dedup();
