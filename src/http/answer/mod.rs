@@ -2,4 +2,5 @@
 
 pub(crate) mod envelope;
 pub(crate) mod error_status;
+pub(crate) mod json;
 pub(crate) mod problem;

@@ -1,12 +1,12 @@
 //! `GET /v1/management/runs`: what `GET /v1/jobs` lists, and how many runs there are.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::domain::statechart::Status;
+use crate::http::answer::json::json as written;
 use crate::http::answer::problem::Problem;
 use crate::http::jobs::list::asked;
 use crate::http::request::query::Query;
@@ -27,7 +27,8 @@ pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Respons
     let counts = app.orchestrator().counts(&filter.runs).await?;
     let made = async {
         let listing = app.orchestrator().list(&filter).await?;
-        Ok(Json(Counted { listing, counts: shown(&counts) }).into_response())
+        let about = listing.bytes;
+        written(Counted { listing, counts: shown(&counts) }, about).await
     };
     app.room().make(made).await
 }
