@@ -14,7 +14,7 @@ use crate::engine::tools::{AllowedTool, NotKept};
 use crate::engine::{Adapter, SharedHome};
 use crate::files;
 use crate::orchestrator::shared::Shared;
-use crate::settings::BlobsPlace;
+use crate::settings::{BlobsPlace, S3Keys, S3Place};
 use crate::skill::Skill;
 use crate::skill::automation::{FILE_SCOPES, FileScope, Keeper, Network as Asked};
 use crate::skill::python::Command;
@@ -55,7 +55,7 @@ pub(crate) fn sandbox(
     let hidden = hidden(shared);
     let scope = skill.manifest.automation.file_scope();
     let mut shown = own_folders(paths, scope, cli.map(|cli| cli.adapter));
-    shown.extend(closed_file(shared, &hidden));
+    shown.extend(closed_files(shared, &hidden));
     shown.extend(programs(shared, path, cli).into_iter().filter(|one| is_in(&hidden, &one.target)));
     if let Some(cli) = cli {
         shown.extend(homes(cli));
@@ -185,10 +185,15 @@ pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
     hidden
 }
 
-/// The file with the service's settings, which may hold its token and passwords: in its place is a device that cannot be opened.
-pub(crate) fn closed_file(shared: &Shared, hidden: &[PathBuf]) -> Option<Shown> {
-    let target = shared.settings.paths.config_file.as_ref()?.canonicalize().ok()?;
-    (!is_in(hidden, &target)).then(|| Shown { source: "/dev/null".into(), target, access: Access::Read })
+/// The files with the service's settings and with its keys for a bucket: in their places is a device that cannot be opened.
+pub(crate) fn closed_files(shared: &Shared, hidden: &[PathBuf]) -> Vec<Shown> {
+    let keys = match &shared.settings.several.blobs {
+        Some(BlobsPlace::S3(S3Place { keys: S3Keys::File(path), .. })) => Some(path),
+        Some(BlobsPlace::S3(_) | BlobsPlace::Folder(_)) | None => None,
+    };
+    let files = [shared.settings.paths.config_file.as_ref(), keys].into_iter().flatten();
+    let files = files.filter_map(|path| path.canonicalize().ok()).filter(|path| !is_in(hidden, path));
+    files.map(|target| Shown { source: "/dev/null".into(), target, access: Access::Read }).collect()
 }
 
 /// Whether a path, or what it leads to, is in one of these folders.
