@@ -156,7 +156,8 @@ mod tests {
         let began = Instant::now();
         assert!(!unrecovered.ask_for(&[other, slow]).await);
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
-        let all = future::join_all((0..ASKING_MAX).map(|_| unrecovered.ask_for(&[quick])));
+        let asked = [quick];
+        let all = future::join_all((0..ASKING_MAX).map(|_| unrecovered.ask_for(&asked)));
         let one_more = async {
             let began = Instant::now();
             assert!(!unrecovered.ask_for(&[quick]).await);
