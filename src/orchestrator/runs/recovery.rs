@@ -447,6 +447,8 @@ fn keep(layout: &Layout, known: &Known) {
     }
     for request in &known.requests {
         let _ = removable::unmark(&layout.request(*request));
+        // What was being unpacked for it.
+        files::remove_hidden(&layout.request(*request));
     }
 }
 
