@@ -2,5 +2,4 @@
 
 pub(crate) mod envelope;
 pub(crate) mod error_status;
-pub(crate) mod json;
 pub(crate) mod problem;

@@ -11,13 +11,13 @@ use crate::domain::artifact::ArtifactEntry;
 use crate::domain::ids::RequestId;
 use crate::domain::run_file::RunFolder;
 use crate::files::open_beneath;
-use crate::http::answer::json::json;
 use crate::http::answer::problem::Problem;
 use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::at_seq::past;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
+use crate::http::state::json::json;
 use crate::http::state::task::blocking;
 use crate::orchestrator::ProvenRun;
 

@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::domain::statechart::Status;
-use crate::http::answer::json::json;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
+use crate::http::state::json::json;
 use crate::orchestrator::ListFilter;
 use crate::store::RunFilter;
 

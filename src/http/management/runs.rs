@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::domain::statechart::Status;
-use crate::http::answer::json::json as written;
 use crate::http::answer::problem::Problem;
 use crate::http::jobs::list::asked;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
+use crate::http::state::json::json as written;
 use crate::orchestrator::Listing;
 use crate::store::RunCounts;
 

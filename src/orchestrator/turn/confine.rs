@@ -14,7 +14,7 @@ use crate::engine::tools::{AllowedTool, NotKept};
 use crate::engine::{Adapter, SharedHome};
 use crate::files;
 use crate::orchestrator::shared::Shared;
-use crate::settings::{BlobsPlace, S3Keys, S3Place};
+use crate::settings::BlobsPlace;
 use crate::skill::Skill;
 use crate::skill::automation::{FILE_SCOPES, FileScope, Keeper, Network as Asked};
 use crate::skill::python::Command;
@@ -168,10 +168,7 @@ pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]
 pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
     let paths = &shared.settings.paths;
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let blobs = match &shared.settings.several.blobs {
-        Some(BlobsPlace::Folder(folder)) => Some(folder.clone()),
-        Some(BlobsPlace::S3(_)) | None => None,
-    };
+    let blobs = shared.settings.several.blobs.as_ref().and_then(BlobsPlace::folder).map(Path::to_owned);
     // Runs are also in backups and among the files that services share; the operator's configuration of engines has keys; whoever can
     // open the folder of the skills can hold its lock.
     let own = [&paths.data_dir, &paths.agent_home, &paths.backup_dir, &paths.configs_dir, &paths.skills_dir];
@@ -187,11 +184,8 @@ pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
 
 /// The files with the service's settings and with its keys for a bucket: in their places is a device that cannot be opened.
 pub(crate) fn closed_files(shared: &Shared, hidden: &[PathBuf]) -> Vec<Shown> {
-    let keys = match &shared.settings.several.blobs {
-        Some(BlobsPlace::S3(S3Place { keys: S3Keys::File(path), .. })) => Some(path),
-        Some(BlobsPlace::S3(_) | BlobsPlace::Folder(_)) | None => None,
-    };
-    let files = [shared.settings.paths.config_file.as_ref(), keys].into_iter().flatten();
+    let keys = shared.settings.several.blobs.as_ref().and_then(BlobsPlace::keys_file);
+    let files = [shared.settings.paths.config_file.as_deref(), keys].into_iter().flatten();
     let files = files.filter_map(|path| path.canonicalize().ok()).filter(|path| !is_in(hidden, path));
     files.map(|target| Shown { source: "/dev/null".into(), target, access: Access::Read }).collect()
 }
