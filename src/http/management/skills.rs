@@ -24,7 +24,7 @@ pub(crate) async fn all(State(app): State<App>) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Response, Problem> {
-    let found = asked(&app, parts).await?;
+    let (found, isolating) = (asked(&app, parts).await?, app.clone());
     let told = move || {
         let skill = &found.skill;
         let more = [
@@ -32,11 +32,12 @@ pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Response
             ("files", json!(found.files)),
             ("automation", json!(skill.manifest.automation)),
             ("models", json!(skill.manifest.models)),
-            ("isolation", json!(app.orchestrator().isolation_of(skill))),
+            ("isolation", json!(isolating.orchestrator().isolation_of(skill))),
         ];
         Ok::<_, Problem>(Json(with(installed::whole(skill), &found, more)).into_response())
     };
-    blocking(told).await
+    // Few at once: schemas and readme may be long.
+    app.room().make(blocking(told)).await
 }
 
 pub(crate) async fn schemas(State(app): State<App>, parts: Parts) -> Result<Response, Problem> {
@@ -51,7 +52,8 @@ pub(crate) async fn schemas(State(app): State<App>, parts: Parts) -> Result<Resp
         });
         Ok::<_, Problem>(Json(told).into_response())
     };
-    blocking(told).await
+    // Few at once: schemas and readme may be long.
+    app.room().make(blocking(told)).await
 }
 
 async fn asked(app: &App, mut parts: Parts) -> Result<std::sync::Arc<Installed>, Problem> {

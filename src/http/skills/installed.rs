@@ -33,7 +33,7 @@ pub(crate) async fn listed(
 ) -> Result<Response, Problem> {
     let orchestrator = app.orchestrator().clone();
     orchestrator.skills_now().await?;
-    blocking(move || {
+    let made = blocking(move || {
         let (mut skills, mut invalid) = (Vec::new(), Vec::new());
         for entry in orchestrator.registry().list().map_err(Error::from)? {
             match entry {
@@ -42,14 +42,15 @@ pub(crate) async fn listed(
             }
         }
         Ok::<_, Error>(Json(json!({"skills": skills, "invalid": invalid})).into_response())
-    })
-    .await
+    });
+    app.room().make(made).await
 }
 
 pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Response, Problem> {
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
     let found = found(&app, id).await?;
-    blocking(move || Ok::<_, Problem>(Json(whole(&found.skill)).into_response())).await
+    let told = move || Ok::<_, Problem>(Json(whole(&found.skill)).into_response());
+    app.room().make(blocking(told)).await
 }
 
 /// The installed skill of this id.
