@@ -52,6 +52,7 @@ impl Client {
             | Error::FilesBusy
             | Error::FilesTooLarge { .. }
             | Error::Blobs(_)
+            | Error::NotRecovered { .. }
             | Error::Io { .. } => false,
         };
         if !expected {
