@@ -25,6 +25,8 @@ const CLONE_NEWNET: u64 = 0x4000_0000;
 const PATH_MAX: usize = 4096;
 /// The memory of a run's files in `/dev/shm`, which nobody sees who looks at its processes.
 const SHARED_MEMORY: &[u8] = b"mode=1777,size=256m,nr_inodes=64k\0";
+/// Pseudo terminals of a run: all runs share those of the machine, usually 3072 besides its own.
+const TERMINALS: &[u8] = b"newinstance,ptmxmode=0666,mode=620,max=256\0";
 /// The most that a run may have of System V, which stays in memory although no process shows it: pages of shared memory,
 /// semaphores (of one set, of all, of one call, sets), and queues of messages.
 const SYSTEM_V: [(&[u8], &[u8]); 3] = [
@@ -222,7 +224,7 @@ fn place_devices(devices: [Fd; 5]) -> sys::Result<()> {
         isolate::make_link(to, name)?;
     }
     isolate::make_folder(b"/dev/pts\0")?;
-    isolate::mount_new(b"devpts\0", b"/dev/pts\0", b"newinstance,ptmxmode=0666,mode=620\0", true)?;
+    isolate::mount_new(b"devpts\0", b"/dev/pts\0", TERMINALS, true)?;
     isolate::make_folder(b"/dev/shm\0")?;
     isolate::mount_new(b"tmpfs\0", b"/dev/shm\0", SHARED_MEMORY, false)?;
     isolate::restrict_mount(b"/dev\0", Without::WRITING)

@@ -97,7 +97,7 @@ fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
         &mut paths.backup_dir,
         &mut settings.log.file,
     ];
-    for path in all.into_iter().chain(&mut settings.log.access) {
+    for path in all.into_iter().chain(&mut settings.log.access).chain(&mut paths.config_file) {
         *path = std::path::absolute(&*path).map_err(Failure::broken("find the working directory"))?;
     }
     Ok(())

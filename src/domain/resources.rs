@@ -177,7 +177,12 @@ impl fmt::Display for Exceeded {
             Resource::Processes => write!(f, "it had {seen} processes and threads at once, the limit is {limit}"),
             Resource::Cpu => write!(f, "its processes used {seen} s of processor time, the limit is {limit}"),
             Resource::File => write!(f, "one of its files reached the largest size of {limit} bytes"),
-            Resource::OpenFiles => write!(f, "one of its processes had {seen} open files, the limit is {limit}"),
+            Resource::OpenFiles => {
+                write!(
+                    f,
+                    "one of its processes had {seen} open files, or all of them as many places in sets of epoll; the limit is {limit}"
+                )
+            }
             Resource::Disk if files.is_none() => {
                 write!(f, "the events of what it said took {seen} bytes, the limit is {limit}")
             }

@@ -27,6 +27,7 @@ mod step;
 mod sync;
 mod threads;
 mod tree_size;
+mod unnamed;
 mod way;
 mod write;
 
@@ -57,6 +58,7 @@ pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use threads::can_start_threads;
 pub(crate) use tree_size::{sizes_below, tree_size};
+pub(crate) use unnamed::Unnamed;
 pub(crate) use way::clear_way;
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_private_durably_with, write_whole,

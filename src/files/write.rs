@@ -12,6 +12,7 @@ use super::error::Error;
 use super::folder::{create_private_folder, parent};
 use super::step::step;
 use super::sync::sync;
+use super::unnamed::Unnamed;
 
 const READABLE_BY_ALL: u32 = 0o644;
 const PRIVATE: u32 = 0o600;
@@ -19,18 +20,24 @@ const PRIVATE: u32 = 0o600;
 /// Writes a file so that a reader sees the old content or the new, never a part. Durable only after
 /// [`super::sync_files`]; [`write_durably`] is for a single file. The folder must not be a link.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    write_whole_with(path, |file| write_all(file, path, bytes))
+    refuse_linked_folder(parent(path))?;
+    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
+    write_all(temporary.as_file_mut(), path, bytes)?;
+    rename_to(temporary, path)
 }
 
-/// The same for content that is made while it is written.
+/// The same for content that is made while it is written, and may be long: nothing of it stays if the process dies.
 pub(crate) fn write_whole_with<E: From<Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), E> {
     refuse_linked_folder(parent(path))?;
-    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
-    write(temporary.as_file_mut())?;
-    Ok(rename_to(temporary, path)?)
+    step("create", path)?;
+    let failed = Error::on("create a temporary file in", parent(path));
+    let mut unnamed = Unnamed::for_path(path, READABLE_BY_ALL).map_err(failed)?;
+    write(unnamed.file())?;
+    step("rename to", path)?;
+    Ok(unnamed.give_name().map_err(Error::on("rename to", path))?)
 }
 
 /// Writes a file of the runner's own in a folder where an engine may write. The folder is created if it is not there; what

@@ -25,6 +25,7 @@ pub(crate) use serve::serve_read_only;
 pub(crate) use server::grant::is_equal_secret;
 pub(crate) use server::host::is_allowed as is_allowed_host;
 pub(crate) use server::origin::{Origin, is_of_other_page};
+pub(crate) use server::peer::{Owners, Peer};
 pub(crate) use server::request_span::ACCESS_TARGET;
 pub use server::route_table::Route;
 pub(crate) use server::security::add_to as add_security_headers;

@@ -72,6 +72,11 @@ pub enum Error {
     /// A seq beyond the log's head.
     #[error("seq {seq} is not in the log, which goes from 1 to {head}")]
     SeqOutOfRange { seq: Seq, head: Seq },
+    /// The run went on when an earlier service ended, and its log is long.
+    #[error(
+        "run {run} was at work when the service ended, and its output is still being read; ask again in a few seconds"
+    )]
+    NotRecovered { run: RunId },
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
@@ -171,6 +176,7 @@ impl Error {
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::InsufficientStorage { .. } => ErrorCode::InsufficientStorage,
             Self::SeqOutOfRange { .. } => ErrorCode::SeqOutOfRange,
+            Self::NotRecovered { .. } => ErrorCode::RunNotRecovered,
             Self::NotReady => ErrorCode::ResultNotReady,
             Self::FieldNotFound { .. } => ErrorCode::FieldNotFound,
             Self::Store(error) => match Shortage::behind(error) {
@@ -209,6 +215,7 @@ impl Error {
             | Self::ShuttingDown
             | Self::InsufficientStorage { .. }
             | Self::SeqOutOfRange { .. }
+            | Self::NotRecovered { .. }
             | Self::NotReady
             | Self::Contract(_)
             | Self::SandboxMissing { .. }

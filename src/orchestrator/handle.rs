@@ -90,11 +90,10 @@ impl Orchestrator {
         self.shared.environments.clone()
     }
 
-    /// The run with this request id or run id. Whoever names a run finds it recovered.
+    /// The run with this request id or run id. Whoever names a run finds it recovered, or is told to come again.
     pub async fn resolve(&self, id: &str) -> Result<RunId, Error> {
         let run = self.shared.log.resolve(id).await?;
-        self.shared.until_recovered(run).await;
-        Ok(run)
+        if self.shared.recovered_soon(&[run]).await { Ok(run) } else { Err(Error::NotRecovered { run }) }
     }
 
     /// The run as it is now.

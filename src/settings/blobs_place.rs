@@ -1,10 +1,10 @@
 //! Where shared files are.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::reader::Reader;
-use super::s3::{self, Bucket, S3Place};
+use super::s3::{self, Bucket, S3Keys, S3Place};
 
 /// Places for the files that several services share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,22 @@ pub(super) fn read(from: &mut Reader) -> Option<BlobsPlace> {
 }
 
 impl BlobsPlace {
+    /// The folder, where it is one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            Self::S3(_) => None,
+        }
+    }
+
+    /// The file with the keys, where there is one.
+    pub(crate) fn keys_file(&self) -> Option<&Path> {
+        match self {
+            Self::S3(S3Place { keys: S3Keys::File(path), .. }) => Some(path),
+            Self::S3(_) | Self::Folder(_) => None,
+        }
+    }
+
     /// The URL of a bucket.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn url(&self) -> Option<String> {

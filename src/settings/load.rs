@@ -42,7 +42,7 @@ impl Settings {
         let mut problems = Vec::new();
         let layers = layers::lay(file, env, flags, &mut problems);
         let from = &mut Reader::new(layers, problems);
-        let paths = paths(from);
+        let paths = Paths { config_file: file.map(|(path, _)| path.into()), ..paths(from) };
         let settings = Self {
             http: http(from),
             store: store(from),
@@ -77,6 +77,7 @@ fn paths(from: &mut Reader) -> Paths {
     Paths {
         // In a repository that holds both, these folders are siblings.
         agents_dir: from.path("agents_dir", skills_dir.with_file_name("agents")),
+        config_file: None,
         configs_dir: from.path("configs_dir", skills_dir.with_file_name("configs")),
         skills_dir,
         agent_home: from.path("agent_home", data_dir.join("agent-home")),

@@ -117,6 +117,8 @@ pub struct Paths {
     pub skills_dir: PathBuf,
     /// Agents' folders, whose skills can be run as they are.
     pub agents_dir: PathBuf,
+    /// The file that these settings were read from, if there is one.
+    pub(crate) config_file: Option<PathBuf>,
     /// The operator's configuration of engines.
     pub(crate) configs_dir: PathBuf,
     /// The home folder engines see.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead};
+use std::sync::LazyLock;
 
 use skill_runner_shim::stat::Stat;
 
@@ -93,12 +94,14 @@ impl Tasks {
         // The shim has waited for every orphan of the run, so no processor time is lost with a process.
         let ticks: u64 = tasks.iter().chain([&shim]).map(|task| task.ticks).sum();
         let seconds = ticks / rustix::param::clock_ticks_per_second().max(1);
-        let open = || tasks.iter().map(|task| open_files(task.pid)).max().unwrap_or_default();
+        let open: Vec<(i32, u64)> = tasks.iter().map(|task| (task.pid, open_files(task.pid))).collect();
+        let most = open.iter().map(|(_, files)| *files).max().unwrap_or_default();
         (limits.exceeded(Resource::Processes, threads))
             .or_else(|| memory(&tasks).and_then(|seen| limits.exceeded(Resource::Memory, seen)))
             .filter(|exceeded| exceeded.resource != Resource::Memory || confirmed(&tasks, limits))
             .or_else(|| limits.exceeded(Resource::Cpu, seconds))
-            .or_else(|| limits.exceeded(Resource::OpenFiles, open()))
+            .or_else(|| limits.exceeded(Resource::OpenFiles, most))
+            .or_else(|| too_many_watched(&open, limits))
     }
 }
 
@@ -127,6 +130,56 @@ fn proportional(task: &Task) -> u64 {
     };
     let kib = |line: &str| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok();
     told.lines().find_map(kib).unwrap_or(0).saturating_mul(1024)
+}
+
+/// The places in sets of epoll, of all processes together, if they are as many as one process may have open files, or more than a run's
+/// part of those that the kernel gives the user: without any, the service cannot take a connection.
+fn too_many_watched(open: &[(i32, u64)], limits: &ResourceLimits) -> Option<Exceeded> {
+    static OF_USER: LazyLock<u64> = LazyLock::new(|| {
+        let told = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches").unwrap_or_default();
+        told.trim().parse().unwrap_or(u64::MAX)
+    });
+    let open_files = limits.open_files.max(WATCHED_ALWAYS).min(*OF_USER / PART_OF_WATCHED);
+    let limits = ResourceLimits { open_files, ..*limits };
+    let met = |watched: u64| limits.exceeded(Resource::OpenFiles, watched);
+    // Half of the files watch the other half: usually that is far from too many, and nobody looks.
+    met(open.iter().map(|(_, files)| files * files / 4).sum())?;
+    let mut watched = 0;
+    for (pid, files) in open {
+        watched += watched_by(*pid, *files, limits.open_files.saturating_sub(watched));
+        if let Some(exceeded) = met(watched) {
+            return Some(exceeded);
+        }
+    }
+    None
+}
+
+/// So many are never too many: they are those of all processes, and the limit is that of one.
+const WATCHED_ALWAYS: u64 = 4096;
+/// A run may have one in so many of the places in sets of epoll.
+const PART_OF_WATCHED: u64 = 16;
+
+/// How many places a process has in sets of epoll, counted up to this many. One that does not let them be seen has as many as it can have.
+fn watched_by(pid: i32, files: u64, most: u64) -> u64 {
+    let unseen = files * files / 4;
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return unseen };
+    let mut watched = 0;
+    for entry in entries.flatten() {
+        match fs::read_link(entry.path()) {
+            Ok(leads) if leads.as_os_str() == "anon_inode:[eventpoll]" => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return unseen,
+            Ok(_) | Err(_) => continue,
+        }
+        let path = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        let Ok(told) = fs::File::open(path) else { continue };
+        let lines = io::BufReader::new(told).split(b'\n').map_while(Result::ok);
+        let left = usize::try_from(most.saturating_sub(watched)).unwrap_or(usize::MAX);
+        watched += lines.filter(|line| line.starts_with(b"tfd:")).take(left).count() as u64;
+        if watched >= most {
+            break;
+        }
+    }
+    watched
 }
 
 /// How many files a process has open; 0 where the kernel does not tell (before 6.2).
@@ -196,5 +249,25 @@ mod tests {
         let told = open_files(own);
         // An older kernel tells nothing.
         assert!(told == 0 || told > 50, "{before} {told}");
+    }
+
+    #[test]
+    fn places_in_sets_of_epoll_are_counted() {
+        use rustix::event::{EventfdFlags, epoll, eventfd};
+        let own = i32::try_from(std::process::id()).unwrap();
+        let files: Vec<_> = (0..100).map(|_| eventfd(0, EventfdFlags::empty()).unwrap()).collect();
+        let sets: Vec<_> = (0..50).map(|_| epoll::create(epoll::CreateFlags::CLOEXEC).unwrap()).collect();
+        for (set, file) in sets.iter().flat_map(|set| files.iter().map(move |file| (set, file))) {
+            epoll::add(set, file, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+        }
+        // Other tests may have some, too.
+        assert!(watched_by(own, 200, 1_000_000) >= 5000);
+        assert_eq!(watched_by(own, 200, 500), 500, "no more are counted than matter");
+        let open = [(own, 200)];
+        let seen = |open_files| {
+            let exceeded = too_many_watched(&open, &ResourceLimits { open_files, ..AMPLE });
+            exceeded.map(|exceeded| exceeded.resource)
+        };
+        assert_eq!((seen(64), seen(5000), seen(10_001)), (Some(Resource::OpenFiles), Some(Resource::OpenFiles), None));
     }
 }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli::place::{Place, Running};
+use crate::http::users::{asked_as, can_play_others};
 use crate::support::client::raw;
 use crate::support::skill::HELLO;
 use crate::support::{Answer, Call, SHIPPED, Server, Sse, of_type};
@@ -280,4 +281,16 @@ fn the_port_is_8011_also_when_the_variable_is_no_port_and_one_that_is_taken_is_n
     }
     let ran = place.run(&["e2e-client", "--server", "nothing"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
+}
+
+#[test]
+fn without_a_token_other_users_of_the_machine_do_not_come_in_by_way_of_the_client() {
+    if !can_play_others() {
+        return;
+    }
+    let server = Server::start();
+    let client = Client::of(&url(&server), None);
+    let request = "GET /v1/skills HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    assert_eq!(asked_as(65534, client.address, request).stdout, b"");
+    assert!(asked_as(0, client.address, request).stdout.starts_with(b"HTTP/1.1 200"));
 }

@@ -7,6 +7,7 @@ mod exports;
 mod files;
 mod large_answers;
 mod large_packages;
+mod late_recovery;
 mod nested_texts;
 mod notifications;
 mod output;

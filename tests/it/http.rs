@@ -16,7 +16,7 @@ mod refusals;
 mod revoked;
 mod room;
 mod routes;
-mod users;
+pub mod users;
 
 use std::sync::Arc;
 

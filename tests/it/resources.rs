@@ -230,6 +230,17 @@ fn a_process_with_too_many_open_files_is_refused_more_and_its_run_ends() {
 }
 
 #[test]
+fn places_in_sets_of_epoll_of_which_the_user_has_so_many_count_as_open_files() {
+    let watch = "exec python3 -c 'import os, select, time\nfiles = [os.eventfd(0) for _ in range(100)]\n\
+        sets = [select.epoll() for _ in range(50)]\nfor one in sets:\n  for file in files: one.register(file, 0)\ntime.sleep(600)'\n";
+    if std::fs::metadata("/proc/self/fd").unwrap().len() == 0 {
+        // This kernel does not tell how many files a process has open.
+        return;
+    }
+    assert!(seen(&stopped(("limits.open_files", "200"), watch), "open_files", 4096) >= 4096);
+}
+
+#[test]
 fn the_start_of_a_turn_tells_its_limits_and_a_skill_may_lower_them() {
     let settings = [
         NET,

@@ -47,6 +47,7 @@ export const HINTS: Readonly<Record<string, string>> = {
   RUN_FILES_GONE: "run it again",
   RUN_FINAL: "start a new run",
   RUN_NOT_FINAL: "cancel it first: POST …/cancel",
+  RUN_NOT_RECOVERED: "send it again after the seconds in the header Retry-After",
   SCHEMA_TOO_COSTLY: "simplify the schema: fewer alternatives, bounded arrays, plain patterns",
   SEQ_OUT_OF_RANGE: "choose a number between 1 and the head_seq of the run",
   SHUTTING_DOWN: "send it again when the service runs again",

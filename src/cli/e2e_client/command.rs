@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::cli::connect::client::Client;
 use crate::cli::connect::service_address;
+use crate::cli::e2e_client::listener::OwnListener;
 use crate::cli::e2e_client::routes::routes;
 use crate::cli::e2e_client::state::Shared;
 use crate::cli::failure::Failure;
@@ -83,13 +84,14 @@ async fn serve_until_told(settings: &Settings, port: u16) -> Result<(), Failure>
     let folder = settings.e2e_client.recordings_dir.clone();
     output::line(&format!("recordings are kept in {}", folder.display()))?;
 
+    let has_key = key.is_some();
     let shared = Arc::new(Shared::new(service, token.cloned(), key, folder));
     let (end, ended) = oneshot::channel::<()>();
     let until_ended = async move {
         // A dropped sender means the same.
         let _ = ended.await;
     };
-    let serving = axum::serve(listener, routes(shared)).with_graceful_shutdown(until_ended);
+    let serving = axum::serve(OwnListener::new(listener, has_key), routes(shared)).with_graceful_shutdown(until_ended);
     let mut server = tokio::spawn(serving.into_future());
     tokio::select! {
         _ = stop.next() => {}

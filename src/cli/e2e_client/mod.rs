@@ -5,6 +5,7 @@ mod answers;
 pub(crate) mod command;
 mod forward;
 mod gate;
+mod listener;
 mod multipart;
 mod recording;
 mod recordings;

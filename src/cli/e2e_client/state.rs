@@ -15,7 +15,7 @@ const PLACES: usize = 64;
 pub(crate) struct Shared {
     /// The way to the service; it has the token.
     pub(super) service: Client,
-    /// What opens the data; none where the service is open to everybody on this machine anyway.
+    /// What opens the data; none where there is no token, and other users of the machine cannot connect.
     pub(super) key: Option<String>,
     pub(super) recordings: Arc<Recordings>,
     pub(super) places: Arc<Semaphore>,

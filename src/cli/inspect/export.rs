@@ -13,7 +13,7 @@ use crate::cli::logging;
 use crate::cli::terminal::output;
 use crate::domain::ids::RunId;
 use crate::export::Export;
-use crate::files::WithinRoom;
+use crate::files::{Unnamed, WithinRoom};
 use crate::settings::LogLevel;
 
 /// Writes a finished run to one file, for `audit` and `replay` on any machine
@@ -45,18 +45,16 @@ pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{run}.zip")));
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let writing = || format!("write {}", path.display());
-    // Written beside its place and renamed at the end, so that a partial file never has the final name.
-    let mut beside = tempfile::Builder::new();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    let mut temporary = beside.permissions(mode).tempfile_in(folder).map_err(Failure::broken(writing()))?;
-    write(&runs, run, temporary.as_file_mut(), folder, settings.limits.min_free_bytes)?;
-    let export = Export::open(temporary.path()).map_err(Failure::broken(writing()))?;
+    // Named at the end, so that a partial file never has the final name, and none stays if the command is killed.
+    let mut unnamed = Unnamed::for_path(&path, 0o644).map_err(Failure::broken(writing()))?;
+    write(&runs, run, unnamed.file(), folder, settings.limits.min_free_bytes)?;
+    let export = Export::open(&unnamed.path()).map_err(Failure::broken(writing()))?;
     let (Some(contents), []) = (export.contents(), export.flaws()) else {
         return Err(Failure::Broken(format!("the export of run {run} is not valid; nothing was written")));
     };
-    let (files, bytes) = (contents.files.len(), temporary.as_file().metadata().map_or(0, |found| found.len()));
+    let (files, bytes) = (contents.files.len(), unnamed.file().metadata().map_or(0, |found| found.len()));
     let summary = json!({"run_id": run, "file": path, "bytes": bytes, "events": contents.events, "contents": contents});
-    temporary.persist(&path).map_err(|failed| Failure::broken(writing())(failed.error))?;
+    unnamed.give_name().map_err(Failure::broken(writing()))?;
     if args.json {
         return output::json(&summary);
     }

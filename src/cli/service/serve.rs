@@ -96,6 +96,9 @@ fn start(settings: Settings, role: Role) -> Result<(), Failure> {
         Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
     })?;
     closed.report();
+    // Runs do not see it. One that is made while they are at work they would see, with all that is in it; where it cannot be made, there
+    // are no backups either.
+    let _ = files::create_private_folder(&settings.paths.backup_dir);
     if let Err(error) = files::raise_open_files() {
         warn!(%error, "the limit of open files cannot be raised");
     }

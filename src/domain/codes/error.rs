@@ -247,6 +247,8 @@ codes! {
             => request(503, Unreachable, each("send it again after the seconds in the header Retry-After, or raise the setting max_connections", "try again later, or raise the setting max_connections of the service")),
         ShuttingDown = "SHUTTING_DOWN", "The service is shutting down."
             => request(503, Unreachable, both("send it again when the service runs again")),
+        RunNotRecovered = "RUN_NOT_RECOVERED", "The run was at work when the service ended, and what became of it is not known yet."
+            => request(503, Unreachable, each("send it again after the seconds in the header Retry-After", "try again in a few seconds")),
         StoreUnreachable = "STORE_UNREACHABLE", "The database with the logs of runs cannot be reached."
             => request(503, Unreachable, each("send it again after the seconds in the header Retry-After; store.trouble of GET /v1/system tells the cause", "start the database that the setting store names, and try again")),
         InsufficientStorage = "INSUFFICIENT_STORAGE", "The disk has less free space than the setting min_free_bytes asks for."

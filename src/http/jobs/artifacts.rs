@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 
 use crate::domain::artifact::ArtifactEntry;
@@ -18,16 +17,20 @@ use crate::http::request::at_seq::past;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
+use crate::http::state::json::json;
 use crate::http::state::task::blocking;
 use crate::orchestrator::ProvenRun;
 
 /// Written as it is: it may be long.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct Listed {
     request_id: RequestId,
-    artifacts: Vec<&'a str>,
-    manifest: &'a [ArtifactEntry],
+    artifacts: Vec<String>,
+    manifest: Vec<ArtifactEntry>,
 }
+
+/// About how many bytes the list has for each artifact.
+const ENTRY_BYTES: usize = 512;
 
 pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Response, Problem> {
     app.room().make(listed(&app, asked, query)).await
@@ -44,8 +47,9 @@ async fn listed(app: &App, asked: RunInPath, query: Query) -> Result<Response, P
             None => Vec::new(),
         },
     };
-    let artifacts = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
-    Ok(Json(Listed { request_id, artifacts, manifest: &manifest }).into_response())
+    let about = manifest.len() * ENTRY_BYTES;
+    let artifacts = manifest.iter().map(|entry| entry.path_rel.clone()).collect();
+    json(Listed { request_id, artifacts, manifest }, about).await
 }
 
 pub(crate) async fn one(State(app): State<App>, asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {

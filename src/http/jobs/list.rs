@@ -1,13 +1,13 @@
 //! `GET /v1/jobs`: runs, newest first.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use crate::domain::statechart::Status;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
+use crate::http::state::json::json;
 use crate::orchestrator::ListFilter;
 use crate::store::RunFilter;
 
@@ -26,7 +26,12 @@ pub(crate) async fn temporary(State(app): State<App>, query: Query) -> Result<Re
 }
 
 async fn listed(app: &App, filter: &ListFilter) -> Result<Response, Problem> {
-    app.room().make(async { Ok(Json(app.orchestrator().list(filter).await?).into_response()) }).await
+    let made = async {
+        let listing = app.orchestrator().list(filter).await?;
+        let about = listing.bytes;
+        json(listing, about).await
+    };
+    app.room().make(made).await
 }
 
 /// The runs that a query asks for.

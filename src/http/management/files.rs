@@ -45,17 +45,17 @@ async fn listed(app: App, asked: RunInPath) -> Result<Response, Problem> {
     if asked.state.status().is_final() && root.symlink_metadata().is_err() {
         return Err(app.orchestrator().log().files_gone(run_id).into());
     }
-    let (entries, truncated) = blocking(move || {
+    blocking(move || {
         let mut entries = Vec::new();
         let whole = tree(Listed { root: &root, named: "" }, "", 0, &mut entries);
         if let Some(shared) = app.orchestrator().shared_skill(&asked.state)? {
             add_shared(&shared, &mut entries);
         }
-        Ok::<_, Problem>((entries, !whole))
+        let told = json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": !whole});
+        // Written here: it may be long.
+        Ok::<_, Problem>(Json(told).into_response())
     })
-    .await?;
-    let told = json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated});
-    Ok(Json(told).into_response())
+    .await
 }
 
 /// A folder that is listed, and what stands before the paths in it.

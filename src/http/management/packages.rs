@@ -55,10 +55,12 @@ pub(crate) async fn changes(State(app): State<App>, mut parts: Parts, mut query:
         let failed = |error| Problem::from(Error::io("compare the packages")(std::io::Error::other(error)));
         let (packages, changes) = compare(look, failed)?;
         let [before, after] = packages.map(|package| package.as_deref().map(named));
-        Ok::<_, Problem>(json!({"skill_id": id, "from": before, "to": after, "changes": changes}))
+        let told = json!({"skill_id": id, "from": before, "to": after, "changes": changes});
+        // Written here: it may be long.
+        Ok::<_, Problem>(Json(told).into_response())
     });
     let told = told.await?;
-    app.room().make(async { Ok(Json(told).into_response()) }).await
+    app.room().make(async { Ok(told) }).await
 }
 
 /// What an installation of the package would do. Nothing is installed.
@@ -67,22 +69,27 @@ pub(crate) async fn check(State(app): State<App>, query: Query, request: Request
     let zip = receive_zip(&app, request).await?;
     let checked = app.orchestrator().check_package(zip.to_path_buf()).await?;
     drop(zip);
-    let mut answer = json!(checked.told);
-    answer["skill"] = checked.package.as_ref().map_or(Value::Null, |package| {
-        // As much as a form needs that runs it without an installation.
-        let mut skill = installed::whole(&package.skill);
-        skill["effective_engines"] = json!(package.skill.effective_engines());
-        skill["automation"] = json!(package.skill.manifest.automation);
-        skill["models"] = json!(package.skill.manifest.models);
-        skill
-    });
-    answer["replaces"] = checked.replaces.as_deref().map_or(Value::Null, |replaced| {
-        let mut skill = named(replaced);
-        skill["automation"] = json!(replaced.skill.manifest.automation);
-        skill
-    });
-    answer["refused"] = json!(checked.refused);
-    app.room().make(async { Ok(Json(answer).into_response()) }).await
+    let told = move || {
+        let mut answer = json!(checked.told);
+        answer["skill"] = checked.package.as_ref().map_or(Value::Null, |package| {
+            // As much as a form needs that runs it without an installation.
+            let mut skill = installed::whole(&package.skill);
+            skill["effective_engines"] = json!(package.skill.effective_engines());
+            skill["automation"] = json!(package.skill.manifest.automation);
+            skill["models"] = json!(package.skill.manifest.models);
+            skill
+        });
+        answer["replaces"] = checked.replaces.as_deref().map_or(Value::Null, |replaced| {
+            let mut skill = named(replaced);
+            skill["automation"] = json!(replaced.skill.manifest.automation);
+            skill
+        });
+        answer["refused"] = json!(checked.refused);
+        // Written here: it may be long.
+        Ok::<_, Problem>(Json(answer).into_response())
+    };
+    let answer = blocking(told).await?;
+    app.room().make(async { Ok(answer) }).await
 }
 
 fn named(package: &Installed) -> Value {

@@ -1,8 +1,7 @@
 //! `GET /v1/management/runs`: what `GET /v1/jobs` lists, and how many runs there are.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +10,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::jobs::list::asked;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
+use crate::http::state::json::json as written;
 use crate::orchestrator::Listing;
 use crate::store::RunCounts;
 
@@ -27,7 +27,8 @@ pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Respons
     let counts = app.orchestrator().counts(&filter.runs).await?;
     let made = async {
         let listing = app.orchestrator().list(&filter).await?;
-        Ok(Json(Counted { listing, counts: shown(&counts) }).into_response())
+        let about = listing.bytes;
+        written(Counted { listing, counts: shown(&counts) }, about).await
     };
     app.room().make(made).await
 }

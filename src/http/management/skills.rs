@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
@@ -10,51 +11,49 @@ use crate::http::request::path_params::path_params;
 use crate::http::skills::installed;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
-use crate::registry::{Entry, Installed};
+use crate::registry::Installed;
 use crate::skill::Skill;
 
-pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    let orchestrator = app.orchestrator().clone();
-    orchestrator.skills_now().await?;
-    let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
-    let (mut skills, mut invalid) = (Vec::new(), Vec::new());
-    for entry in entries {
-        match entry {
-            Entry::Valid(installed) => {
-                let skill = &installed.skill;
-                skills.push(with(installed::summary(skill), &installed, [("unsupported_engines", unsupported(skill))]));
-            }
-            Entry::Invalid { folder, findings } => {
-                invalid.push(json!({"folder": folder, "health": "invalid", "findings": findings}));
-            }
-        }
-    }
-    Ok(Json(json!({"skills": skills, "invalid": invalid})))
+pub(crate) async fn all(State(app): State<App>) -> Result<Response, Problem> {
+    let valid = |found: &Installed| {
+        let skill = &found.skill;
+        with(installed::summary(skill), found, [("unsupported_engines", unsupported(skill))])
+    };
+    let invalid = |folder, findings| json!({"folder": folder, "health": "invalid", "findings": findings});
+    installed::listed(&app, valid, invalid).await
 }
 
-pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Json<Value>, Problem> {
-    let found = asked(&app, parts).await?;
-    let skill = &found.skill;
-    let more = [
-        ("readme", json!(skill.body)),
-        ("files", json!(found.files)),
-        ("automation", json!(skill.manifest.automation)),
-        ("models", json!(skill.manifest.models)),
-        ("isolation", json!(app.orchestrator().isolation_of(skill))),
-    ];
-    Ok(Json(with(installed::whole(skill), &found, more)))
+pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Response, Problem> {
+    let (found, isolating) = (asked(&app, parts).await?, app.clone());
+    let told = move || {
+        let skill = &found.skill;
+        let more = [
+            ("readme", json!(skill.body)),
+            ("files", json!(found.files)),
+            ("automation", json!(skill.manifest.automation)),
+            ("models", json!(skill.manifest.models)),
+            ("isolation", json!(isolating.orchestrator().isolation_of(skill))),
+        ];
+        Ok::<_, Problem>(Json(with(installed::whole(skill), &found, more)).into_response())
+    };
+    // Few at once: schemas and readme may be long.
+    app.room().make(blocking(told)).await
 }
 
-pub(crate) async fn schemas(State(app): State<App>, parts: Parts) -> Result<Json<Value>, Problem> {
+pub(crate) async fn schemas(State(app): State<App>, parts: Parts) -> Result<Response, Problem> {
     let found = asked(&app, parts).await?;
-    let skill = &found.skill;
-    Ok(Json(json!({
-        "skill_id": skill.id,
-        "input": skill.input_schema,
-        "parameter": skill.parameter_schema,
-        "output": skill.output_schema,
-    })))
+    let told = move || {
+        let skill = &found.skill;
+        let told = json!({
+            "skill_id": skill.id,
+            "input": skill.input_schema,
+            "parameter": skill.parameter_schema,
+            "output": skill.output_schema,
+        });
+        Ok::<_, Problem>(Json(told).into_response())
+    };
+    // Few at once: schemas and readme may be long.
+    app.room().make(blocking(told)).await
 }
 
 async fn asked(app: &App, mut parts: Parts) -> Result<std::sync::Arc<Installed>, Problem> {

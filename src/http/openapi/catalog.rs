@@ -197,7 +197,14 @@ fn service(method: &str, path: &str) -> Option<Operation> {
             .with_headers(&["Deprecation", "Sunset", "Link"])
             .refuses(&[Code::LegacyRouteGone])
     };
-    let of_run = [Code::RequestNotFound, Code::DataCorrupt, Code::RunFilesGone, Code::UnsafePath, Code::FileNotFound];
+    let of_run = [
+        Code::RequestNotFound,
+        Code::RunNotRecovered,
+        Code::DataCorrupt,
+        Code::RunFilesGone,
+        Code::UnsafePath,
+        Code::FileNotFound,
+    ];
     Some(match (method, path) {
         ("GET", "/healthz") => of("alive", "Whether the process lives.").json("Alive"),
         ("GET", "/readyz") => of("ready", "Whether new runs are taken.").json("Ready").only_unavailable().refuses(&[

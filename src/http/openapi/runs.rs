@@ -28,6 +28,7 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
         let id = format!("{tag}_{name}");
         operation(tag, &id, summary).refuses(&[
             Code::RequestNotFound,
+            Code::RunNotRecovered,
             Code::DataCorrupt,
             Code::RunFilesGone,
             Code::SeqOutOfRange,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
@@ -13,25 +14,43 @@ use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 use crate::registry::{Entry, Installed, NotUsable};
-use crate::skill::Skill;
+use crate::skill::{Finding, Skill};
 
-pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    let orchestrator = app.orchestrator().clone();
-    orchestrator.skills_now().await?;
-    let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
-    let (mut skills, mut invalid) = (Vec::new(), Vec::new());
-    for entry in entries {
-        match entry {
-            Entry::Valid(installed) => skills.push(summary(&installed.skill)),
-            Entry::Invalid { folder, findings } => invalid.push(json!({"folder": folder, "findings": findings})),
-        }
-    }
-    Ok(Json(json!({"skills": skills, "invalid": invalid})))
+pub(crate) async fn all(State(app): State<App>) -> Result<Response, Problem> {
+    listed(
+        &app,
+        |installed| summary(&installed.skill),
+        |folder, findings| json!({"folder": folder, "findings": findings}),
+    )
+    .await
 }
 
-pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json<Value>, Problem> {
+/// The skills as they are told, and the folders that are not valid skills. Written on another thread: it may be long.
+pub(crate) async fn listed(
+    app: &App,
+    told: impl Fn(&Installed) -> Value + Send + 'static,
+    told_invalid: impl Fn(String, Vec<Finding>) -> Value + Send + 'static,
+) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    orchestrator.skills_now().await?;
+    let made = blocking(move || {
+        let (mut skills, mut invalid) = (Vec::new(), Vec::new());
+        for entry in orchestrator.registry().list().map_err(Error::from)? {
+            match entry {
+                Entry::Valid(installed) => skills.push(told(&installed)),
+                Entry::Invalid { folder, findings } => invalid.push(told_invalid(folder, findings)),
+            }
+        }
+        Ok::<_, Error>(Json(json!({"skills": skills, "invalid": invalid})).into_response())
+    });
+    app.room().make(made).await
+}
+
+pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Response, Problem> {
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
-    Ok(Json(whole(&found(&app, id).await?.skill)))
+    let found = found(&app, id).await?;
+    let told = move || Ok::<_, Problem>(Json(whole(&found.skill)).into_response());
+    app.room().make(blocking(told)).await
 }
 
 /// The installed skill of this id.

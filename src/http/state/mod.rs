@@ -8,6 +8,7 @@ pub(crate) mod credential;
 pub(crate) mod failed_logins;
 pub(crate) mod frames;
 pub(crate) mod in_force;
+pub(crate) mod json;
 pub(crate) mod pass;
 pub(crate) mod room;
 pub(crate) mod run_span;

@@ -55,8 +55,9 @@ impl RunLog {
             return Ok(bundle);
         }
         let contents = if debug { self.everything(&state).await? } else { Contents::Result };
+        let tmp = self.layout().tmp();
         let make = move || {
-            make(&proven, &paths, kind, contents, floor)?;
+            make(&proven, &paths, &tmp, kind, contents, floor)?;
             let bundle = open(kind.zip, &paths)?;
             if let Ok(found) = bundle.file.metadata() {
                 checked.put(&paths.file(kind.zip), &found);
@@ -112,7 +113,14 @@ fn broken(bundle: RunFile, error: LookupError) -> Error {
 }
 
 /// Makes the zip, and puts it in its place if every file in it is what the run left.
-fn make(proven: &ProvenRun, paths: &RunPaths, kind: Kind, contents: Contents, floor: u64) -> Result<(), Error> {
+fn make(
+    proven: &ProvenRun,
+    paths: &RunPaths,
+    tmp: &Path,
+    kind: Kind,
+    contents: Contents,
+    floor: u64,
+) -> Result<(), Error> {
     let folder = paths.folder(RunFolder::Bundles);
     // Not the run's folder itself: a clean-up may have just removed it.
     files::step("create", &folder)?;
@@ -121,7 +129,9 @@ fn make(proven: &ProvenRun, paths: &RunPaths, kind: Kind, contents: Contents, fl
     {
         return Err(Error::io(format!("create {}", folder.display()))(error));
     }
-    let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&folder).map_err(Error::io("make a bundle"))?;
+    // In the folder that each start empties: nothing stays if this process dies.
+    files::create_folder(tmp)?;
+    let making = tempfile::Builder::new().prefix("bundle-").tempdir_in(tmp).map_err(Error::io("make a bundle"))?;
     let (zip, list) = (making.path().join("zip"), making.path().join("list"));
     let all = matches!(contents, Contents::Everything { .. });
     let bundle = artifact::bundle(&paths.root, contents, &zip, &list, floor)?;

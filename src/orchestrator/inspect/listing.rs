@@ -9,8 +9,8 @@ use crate::projection::{Job, job};
 impl RunLog {
     /// A page of runs, newest first. No run has a place in a queue that nobody serves.
     pub(crate) async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let (found, next_before) = filter.read(self.store(), self.blocking()).await?;
-        Ok(Listing { jobs: found.iter().map(|state| job(state, None)).collect(), next_before })
+        let page = filter.read(self.store(), self.blocking()).await?;
+        page.listing(self.blocking(), |state| job(state, None)).await
     }
 
     /// One run as a job, with its metadata.

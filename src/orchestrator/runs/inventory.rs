@@ -69,6 +69,9 @@ pub struct Listing {
     pub jobs: Vec<Job>,
     /// Where the next page begins.
     pub next_before: Option<RunId>,
+    /// How many bytes the rows of these runs have: about as many as their list.
+    #[serde(skip)]
+    pub bytes: usize,
 }
 
 /// Answer to a clean-up.
@@ -80,6 +83,29 @@ pub struct Cleaned {
     pub bytes_freed: u64,
     /// Python packages of skills that nobody has used for long.
     pub environments_deleted: u64,
+}
+
+/// Runs of a list, newest first.
+pub(crate) struct ReadPage {
+    pub(crate) found: Vec<RunState>,
+    /// Where the next page begins.
+    pub(crate) next_before: Option<RunId>,
+    /// How many bytes their rows have.
+    pub(crate) bytes: usize,
+}
+
+impl ReadPage {
+    /// The runs as jobs, on another thread if there is much to copy.
+    pub(crate) async fn listing(
+        self,
+        blocking: &Blocking,
+        job: impl Fn(&RunState) -> Job + Send + 'static,
+    ) -> Result<Listing, Error> {
+        let Self { found, next_before, bytes } = self;
+        let told = move || found.iter().map(job).collect();
+        let jobs = if bytes <= PARSED_IN_PLACE { told() } else { blocking.run("list runs", told).await? };
+        Ok(Listing { jobs, next_before, bytes })
+    }
 }
 
 impl Needed {
@@ -110,11 +136,7 @@ pub(crate) async fn read_rows(blocking: &Blocking, rows: Vec<(RunId, Bytes)>) ->
 
 impl ListFilter {
     /// The runs, newest first, and where the next page begins. Rows may be long: then a page has fewer of them than its limit.
-    pub(crate) async fn read(
-        &self,
-        store: &dyn EventStore,
-        blocking: &Blocking,
-    ) -> Result<(Vec<RunState>, Option<RunId>), Error> {
+    pub(crate) async fn read(&self, store: &dyn EventStore, blocking: &Blocking) -> Result<ReadPage, Error> {
         let (mut found, mut before, mut left, mut bytes) = (Vec::new(), self.before, self.limit, 0);
         while left > 0 && bytes < LISTED_BYTES {
             // Usual rows have some kilobytes.
@@ -126,31 +148,29 @@ impl ListFilter {
             bytes += rows.iter().map(|(_, row)| row.len()).sum::<usize>();
             found.extend(read_rows(blocking, rows).await?.into_iter().flatten());
             if there < wanted {
-                return Ok((found, None));
+                return Ok(ReadPage { found, next_before: None, bytes });
             }
             left -= wanted;
         }
-        Ok((found, before))
+        Ok(ReadPage { found, next_before: before, bytes })
     }
 }
 
 impl Orchestrator {
     pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let (found, next_before) = loop {
+        let page = loop {
             // Looked up before the rows are read: what was recovered since then may be read as it was before.
             let unrecovered = self.shared.unrecovered.all();
             let page = filter.read(&*self.shared.store, &self.shared.blocking).await?;
             let early: Vec<RunId> =
-                page.0.iter().map(|run| run.run_id).filter(|run| unrecovered.contains(run)).collect();
-            if early.is_empty() || self.shared.closing.is_cancelled() {
+                page.found.iter().map(|run| run.run_id).filter(|run| unrecovered.contains(run)).collect();
+            if early.is_empty() || self.shared.closing.is_cancelled() || !self.shared.recovered_soon(&early).await {
+                // A list waits a short time, too: then it shows these runs as they are on record.
                 break page;
             }
-            for run in early {
-                self.shared.until_recovered(run).await;
-            }
         };
-        let jobs = found.iter().map(|state| self.job_of(state)).collect();
-        Ok(Listing { jobs, next_before })
+        let own = self.clone();
+        page.listing(&self.shared.blocking, move |state| own.job_of(state)).await
     }
 
     /// How many runs of each status there are, of those that the filter finds whatever their status.
@@ -364,10 +384,11 @@ mod tests {
         let (mut pages, mut before, mut seen) = (Vec::new(), None, Vec::new());
         loop {
             let filter = ListFilter { before, limit, ..ListFilter::default() };
-            let (found, next) = filter.read(store, &Blocking::Threads).await.unwrap();
+            let ReadPage { found, next_before, bytes } = filter.read(store, &Blocking::Threads).await.unwrap();
+            assert!(bytes >= found.len() * 100);
             pages.push(found.len());
             seen.extend(found.iter().map(|state| state.run_id));
-            match next {
+            match next_before {
                 Some(next) => before = Some(next),
                 None => break,
             }

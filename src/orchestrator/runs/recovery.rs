@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
 
@@ -218,25 +219,25 @@ fn may_wait(shared: &Shared, status: Status) -> bool {
 /// Recover the runs for which the start did not wait. Whatever stays is recovered by the next start.
 async fn recover_in_background(shared: Weak<Shared>) {
     let mut failed = Vec::new();
+    let mut under_way = FuturesUnordered::new();
     loop {
         let Some(shared) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
-        let runs = shared.unrecovered.take(AT_ONCE);
-        if runs.is_empty() {
-            break;
+        // One with a long log keeps nobody waiting for the others.
+        for run in shared.unrecovered.take(AT_ONCE - under_way.len()) {
+            let shared = shared.clone();
+            under_way.push(async move { (run, recover_one(&shared, run).await) });
         }
-        let outcomes = join_all(runs.iter().map(|run| recover_one(&shared, *run))).await;
-        for (run, outcome) in runs.iter().zip(outcomes) {
-            match outcome {
-                Ok(()) => {}
-                Err(error) if lost_race(&error) => {}
-                Err(error) => {
-                    warn!(run.id = %run, error = %chain(&error), "a run could not be recovered; trying again");
-                    failed.extend(NotRecovered::now(&shared, *run).await);
-                }
+        let Some((run, outcome)) = under_way.next().await else { break };
+        match outcome {
+            Ok(()) => {}
+            Err(error) if lost_race(&error) => {}
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "a run could not be recovered; trying again");
+                failed.extend(NotRecovered::now(&shared, run).await);
             }
         }
         // What could not be recovered can be read all the same.
-        shared.unrecovered.remove(&runs);
+        shared.unrecovered.remove(&[run]);
     }
     recover_later(shared, failed).await;
 }
@@ -446,6 +447,8 @@ fn keep(layout: &Layout, known: &Known) {
     }
     for request in &known.requests {
         let _ = removable::unmark(&layout.request(*request));
+        // What was being unpacked for it.
+        files::remove_hidden(&layout.request(*request));
     }
 }
 

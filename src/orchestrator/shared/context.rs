@@ -218,6 +218,15 @@ impl Shared {
         }
     }
 
+    /// The same for requests: whether they are recovered after a short time.
+    pub(crate) async fn recovered_soon(&self, runs: &[RunId]) -> bool {
+        tokio::select! {
+            biased;
+            recovered = self.unrecovered.ask_for(runs) => recovered,
+            () = self.closing.cancelled() => true,
+        }
+    }
+
     /// Canceled when the lease in force now is lost; never where no other service can take runs over.
     pub(crate) fn lease(&self) -> CancellationToken {
         self.member.as_ref().map(|member| member.lease()).unwrap_or_default()

@@ -3,16 +3,30 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use crate::domain::ids::RunId;
 
-#[derive(Default)]
+/// How long a request waits for a run to be recovered: most are at once, but one with a long log takes minutes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests that wait at once. Each keeps one of the turns in which all requests are answered.
+const ASKING_MAX: usize = 8;
+
 pub(crate) struct Unrecovered {
     runs: Mutex<Runs>,
     /// Told when runs are recovered.
     recovered: Notify,
+    asking: Semaphore,
+}
+
+impl Default for Unrecovered {
+    fn default() -> Self {
+        let (runs, recovered) = Default::default();
+        Self { runs, recovered, asking: Semaphore::new(ASKING_MAX) }
+    }
 }
 
 #[derive(Default)]
@@ -59,6 +73,24 @@ impl Unrecovered {
         self.runs().left.clone()
     }
 
+    /// Waits for a short time until these runs are recovered; whether they are.
+    pub(crate) async fn ask_for(&self, runs: &[RunId]) -> bool {
+        let is_left = |runs: &[RunId]| {
+            let all = self.runs();
+            runs.iter().any(|run| all.left.contains(run))
+        };
+        if !is_left(runs) {
+            return true;
+        }
+        let Ok(_asking) = self.asking.try_acquire() else { return false };
+        let all = async {
+            for run in runs {
+                self.wait(*run).await;
+            }
+        };
+        timeout(PATIENCE, all).await.is_ok()
+    }
+
     /// Waits until the run is recovered; at once for all others.
     pub(crate) async fn wait(&self, run: RunId) {
         loop {
@@ -89,6 +121,8 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
+    use futures_util::future;
+    use tokio::time::Instant;
     use uuid::Uuid;
 
     use super::*;
@@ -111,5 +145,27 @@ mod tests {
         assert_eq!(unrecovered.take(2), [two]);
         assert_eq!(unrecovered.all(), HashSet::from([one, two]));
         assert!(unrecovered.take(2).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_a_short_time_for_a_run_and_few_requests_wait_at_once() {
+        let [slow, quick, other] = [1, 2, 3].map(|n| RunId(Uuid::from_u128(n)));
+        let unrecovered = Unrecovered::default();
+        unrecovered.add(&[slow, quick]);
+        assert!(unrecovered.ask_for(&[]).await && unrecovered.ask_for(&[other]).await);
+        let began = Instant::now();
+        assert!(!unrecovered.ask_for(&[other, slow]).await);
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+        let asked = [quick];
+        let all = future::join_all((0..ASKING_MAX).map(|_| unrecovered.ask_for(&asked)));
+        let one_more = async {
+            let began = Instant::now();
+            assert!(!unrecovered.ask_for(&[quick]).await);
+            assert_eq!(began.elapsed(), Duration::ZERO, "it is refused at once");
+            assert!(unrecovered.ask_for(&[other]).await, "what is recovered needs no place");
+            unrecovered.remove(&[quick]);
+        };
+        let (answers, ()) = future::join(all, one_more).await;
+        assert_eq!(answers, [true; ASKING_MAX]);
     }
 }

@@ -35,6 +35,11 @@ impl Batch {
         !self.is_empty() && self.bytes + self.facts.len() * AROUND_EVENT >= FULL
     }
 
+    /// Whether it is encoded in parts.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.bytes + self.facts.len() * AROUND_EVENT > PART
+    }
+
     /// All facts; the next batch begins.
     pub(crate) fn take(&mut self) -> Vec<Fact> {
         std::mem::take(self).facts

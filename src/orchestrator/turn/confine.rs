@@ -14,6 +14,7 @@ use crate::engine::tools::{AllowedTool, NotKept};
 use crate::engine::{Adapter, SharedHome};
 use crate::files;
 use crate::orchestrator::shared::Shared;
+use crate::settings::BlobsPlace;
 use crate::skill::Skill;
 use crate::skill::automation::{FILE_SCOPES, FileScope, Keeper, Network as Asked};
 use crate::skill::python::Command;
@@ -54,6 +55,7 @@ pub(crate) fn sandbox(
     let hidden = hidden(shared);
     let scope = skill.manifest.automation.file_scope();
     let mut shown = own_folders(paths, scope, cli.map(|cli| cli.adapter));
+    shown.extend(closed_files(shared, &hidden));
     shown.extend(programs(shared, path, cli).into_iter().filter(|one| is_in(&hidden, &one.target)));
     if let Some(cli) = cli {
         shown.extend(homes(cli));
@@ -166,13 +168,26 @@ pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]
 pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
     let paths = &shared.settings.paths;
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let own = [Some(paths.data_dir.clone()), Some(paths.agent_home.clone()), home].into_iter().flatten();
+    let blobs = shared.settings.several.blobs.as_ref().and_then(BlobsPlace::folder).map(Path::to_owned);
+    // Runs are also in backups and among the files that services share; the operator's configuration of engines has keys; whoever can
+    // open the folder of the skills can hold its lock.
+    let own = [&paths.data_dir, &paths.agent_home, &paths.backup_dir, &paths.configs_dir, &paths.skills_dir];
+    let own = own.map(|path| Some(path.clone()));
+    let own = own.into_iter().chain([blobs, home]).flatten();
     let own = own.filter_map(|path| path.canonicalize().ok());
     let mut hidden = hidden_of_machine();
     hidden.extend(own.filter(|path| !SYSTEM.iter().any(|system| path == Path::new(system))));
     hidden.sort();
     hidden.dedup();
     hidden
+}
+
+/// The files with the service's settings and with its keys for a bucket: in their places is a device that cannot be opened.
+pub(crate) fn closed_files(shared: &Shared, hidden: &[PathBuf]) -> Vec<Shown> {
+    let keys = shared.settings.several.blobs.as_ref().and_then(BlobsPlace::keys_file);
+    let files = [shared.settings.paths.config_file.as_deref(), keys].into_iter().flatten();
+    let files = files.filter_map(|path| path.canonicalize().ok()).filter(|path| !is_in(hidden, path));
+    files.map(|target| Shown { source: "/dev/null".into(), target, access: Access::Read }).collect()
 }
 
 /// Whether a path, or what it leads to, is in one of these folders.

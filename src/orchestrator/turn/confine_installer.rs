@@ -8,7 +8,7 @@ use crate::domain::outcome::Warning;
 use crate::files;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::skills::SkillPlace;
-use crate::orchestrator::turn::confine::{absolute, hidden, is_in, own_tmp, programs};
+use crate::orchestrator::turn::confine::{absolute, closed_files, hidden, is_in, own_tmp, programs};
 use crate::skill::Skill;
 use crate::skill::automation::FileScope;
 use crate::supervisor::{
@@ -45,6 +45,7 @@ pub(crate) fn sandbox(
     };
     let hidden = hidden(shared);
     let mut shown = own_tmp(places.paths);
+    shown.extend(closed_files(shared, &hidden));
     let skills = match places.skill.manifest.automation.file_scope() {
         // Packages that are part of the skill are built where they are.
         FileScope::Unsaid | FileScope::Run | FileScope::Unknown => Access::Write,

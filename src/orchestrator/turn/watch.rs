@@ -116,7 +116,7 @@ impl Attempt<'_> {
     /// Watch the process to its end: log what it writes, enforce the time limits, carry out a cancel. `facts` are logged first.
     pub(crate) async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
         match self.attend(journal, facts).await {
-            Ok((facts, ended, dismissed)) => self.over(facts, ended, dismissed).await,
+            Ok((batch, ended, dismissed)) => self.over(journal, batch, ended, dismissed).await,
             Err(error) => {
                 // Whoever logs the failure needs files that no process writes to any more.
                 end(self.process).await;
@@ -125,7 +125,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
+    async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Batch, Ended, bool), Error> {
         let mut batch = Batch::of(facts);
         self.record(journal, &mut batch).await?;
         journal.settle().await?;
@@ -167,7 +167,7 @@ impl Attempt<'_> {
                                 self.record(journal, &mut batch).await?;
                             }
                             journal.settle().await?;
-                            return Ok((batch.take(), ended, dismissed));
+                            return Ok((batch, ended, dismissed));
                         }
                         Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
                         Taken::Nothing => {}
@@ -350,11 +350,26 @@ impl Attempt<'_> {
     }
 
     /// The last process is gone: everything is read to its end.
-    async fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> Result<Watched, Error> {
+    async fn over(
+        mut self,
+        journal: &mut Journal,
+        mut batch: Batch,
+        ended: Ended,
+        dismissed: bool,
+    ) -> Result<Watched, Error> {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            let long = self.lines_of(stream).held() > LONG_LINE;
-            self.read(stream, long, &mut facts, |lines, reader, facts| lines.flush(reader, facts)).await?;
+            let held = self.lines_of(stream).held();
+            self.read(stream, held > LONG_LINE, &mut batch.facts, |lines, reader, facts| lines.flush(reader, facts))
+                .await?;
+            // They are counted again: they may have been counted for an earlier batch.
+            batch.count(held);
         }
+        if batch.has_parts() {
+            // Whatever logs the end of the turn would encode all of it in one go.
+            self.record(journal, &mut batch).await?;
+            journal.settle().await?;
+        }
+        let mut facts = batch.take();
         facts.extend(self.reader.finish().into_iter().map(Fact::own));
         facts.extend(warnings(&ended).into_iter().map(warned));
         if dismissed && !self.reader.waits_too_long() {

@@ -19,7 +19,7 @@ pub(crate) use version::Specifiers;
 const REQUIREMENTS_MAX: usize = 1000;
 
 /// Changes when environments are made in another way, so that none of the old way is used.
-const FORMAT: &str = "python-environment/1";
+const FORMAT: &str = "python-environment/2";
 
 /// What an environment has to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +64,26 @@ impl PythonNeeds {
         let output_command = |written: &Option<super::manifest::OutputCommand>| {
             written.as_ref().filter(|written| written.enabled).map(|written| written.command.clone())
         };
-        Self {
+        let mut all = Self {
             script: needs(manifest.entrypoint.script.as_ref().map(|script| &script.command)),
             normalizer: needs(output_command(&manifest.normalizer).as_ref()),
             fallback: needs(output_command(&manifest.fallback).as_ref()),
+        };
+        all.keep_to_skill(fingerprint);
+        all
+    }
+
+    /// Several environments are filled together, and the code of a package that is built for one could write to the others. So
+    /// these are the skill's alone.
+    fn keep_to_skill(&mut self, fingerprint: impl Fn() -> String) {
+        let mut needs: Vec<&mut Needs> =
+            [&mut self.script, &mut self.normalizer, &mut self.fallback].into_iter().flatten().collect();
+        if needs.windows(2).all(|pair| pair[0].id == pair[1].id) {
+            return;
+        }
+        let fingerprint = fingerprint();
+        for needs in &mut needs {
+            needs.id = hex::encode(Sha256::digest(format!("{} {fingerprint}", needs.id)));
         }
     }
 
@@ -198,6 +214,26 @@ mod tests {
         let brought = id(listed(&["./w/x-1.whl"]), None, &package);
         let other = files(&[("w/x-1.whl", "2")]);
         assert_ne!(brought, id(listed(&["./w/x-1.whl"]), None, &other), "a file of the package counts by its content");
+    }
+
+    #[test]
+    fn environments_that_are_filled_together_are_shared_with_no_other_skill() {
+        let package = files(&[]);
+        let needs = |line: &str| {
+            let written = PythonPackages { requirements: listed(&[line]), python: None };
+            Some(declared(&written, &package).unwrap().needs(|| files(&[]).fingerprint()))
+        };
+        let kept = |script: &str, normalizer: &str, fingerprint: &str| {
+            let mut all = PythonNeeds { script: needs(script), normalizer: needs(normalizer), fallback: None };
+            all.keep_to_skill(|| fingerprint.to_owned());
+            [all.script.unwrap().id, all.normalizer.unwrap().id]
+        };
+        let shared = needs("a==1").unwrap().id;
+        assert_eq!(kept("a==1", "a==1", "one"), [shared.clone(), shared.clone()]);
+        let [evil, a] = kept("evil==1", "a==1", "one");
+        assert!(a != shared && evil != a && evil != needs("evil==1").unwrap().id);
+        assert_eq!(kept("evil==1", "a==1", "one"), [evil, a.clone()]);
+        assert_ne!(kept("evil==1", "a==1", "another")[1], a);
     }
 
     #[test]

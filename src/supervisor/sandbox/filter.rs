@@ -86,6 +86,8 @@ const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::
 /// What writes into the input of a terminal.
 const TERMINAL: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
+const SET_LEASE: u64 = libc::F_SETLEASE.unsigned_abs() as u64;
+
 const X32: u32 = 0x4000_0000;
 
 /// All programs in the form that the shim reads; empty for a machine that has none.
@@ -120,6 +122,8 @@ fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     rules.insert(libc::SYS_socket, vec![when(&strange)?, when(&raw)?]);
     let typed = TERMINAL.iter().map(|request| when(&[(1, Is::Eq, *request)]));
     rules.insert(libc::SYS_ioctl, typed.collect::<Result<_, _>>()?);
+    // Whoever has one on a file, which need not be writable, keeps everybody else from opening it: the files of other skills, too.
+    rules.insert(libc::SYS_fcntl, vec![when(&[(1, Is::Eq, SET_LEASE)])?]);
     Ok(rules)
 }
 

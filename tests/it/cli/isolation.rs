@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -198,4 +199,36 @@ fn the_api_tells_of_engines_and_skills_what_is_asked_for_and_what_is_in_force() 
         let not_enforced = if confined { json!([]) } else { asked.clone() };
         assert_eq!((&skill["tier"], &skill["asked"], &skill["not_enforced"]), (&json!(tier), &asked, &not_enforced));
     }
+}
+
+#[test]
+fn a_run_sees_neither_the_configuration_of_the_service_nor_its_backups_nor_its_skills() {
+    if sandbox::left_out(
+        "cli::isolation::a_run_sees_neither_the_configuration_of_the_service_nor_its_backups_nor_its_skills",
+    ) {
+        return;
+    }
+    // What is below /tmp is hidden anyway.
+    let place = Place::inside(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    fs::write(place.path().join("skill-runner.yaml"), "token: never-to-be-seen\n").unwrap();
+    for folder in ["backups/one", "configs"] {
+        fs::create_dir_all(place.path().join(folder)).unwrap();
+        fs::write(place.path().join(folder).join("secret"), "never-to-be-seen\n").unwrap();
+    }
+    let look = format!(
+        "cat > /dev/null\ncd {}\nseen=$(cat skill-runner.yaml backups/one/secret configs/secret 2> /dev/null | tr -d '\\n')\n\
+         echo '{{\"success\":true,\"action\":\"run\",\"data\":{{\"seen\":\"'\"$seen$(ls skills)\"'\"}}}}'\n",
+        place.path().display()
+    );
+    place.skill("looks", &look);
+    fs::remove_dir_all(place.path().join("skills/tiny")).unwrap();
+    let ran = place.run(&["run", "looks", "--json"]);
+    assert_eq!(ran.json()["result"]["data"], json!({"seen": ""}), "{ran:?}");
+}
+
+#[test]
+fn a_service_has_its_folder_for_backups_from_its_start_so_that_no_run_sees_it_made() {
+    let place = Place::new();
+    let _running = place.start(&["serve", "--port", "0"], "listening on http://");
+    assert!(place.path().join("backups").is_dir());
 }

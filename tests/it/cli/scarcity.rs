@@ -200,7 +200,8 @@ fn the_service_raises_its_limit_and_skills_get_the_one_it_was_started_with() {
     assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["400", "400"]);
     let run = create(address, "limits").json()["run_id"].as_str().unwrap().to_owned();
     assert_eq!(ended(address, &run)["status"], "succeeded");
-    assert_eq!(get(address, &format!("/v1/jobs/{run}/logs"))["stderr"], "200\n400\n");
+    // At most three quarters of what the service has.
+    assert_eq!(get(address, &format!("/v1/jobs/{run}/logs"))["stderr"], "200\n300\n");
 }
 
 #[test]

@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Engines at once: more than the service has threads for short work.
 const ENGINES: usize = 4;
 
-/// Has several engines say this at once, and asks for something else meanwhile; the longest that took.
-fn longest_wait(engine: &str, says: &str) -> Duration {
+/// A server whose engine says this, and what creates a run of it.
+fn posing(engine: &str, says: &str) -> (tempfile::TempDir, Server, Value) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(engine);
     let script = format!("#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 9.9.9; exit 0; }}\ncat > /dev/null\n{says}\n");
@@ -27,6 +27,12 @@ fn longest_wait(engine: &str, says: &str) -> Duration {
     let server = Server::with(&settings);
     pose::skill(&server.folder.path().join("skills"), "posed", None);
     let body = json!({"skill_id": "posed", "engine": engine, "runtime_options": {"no_cache": true}});
+    (folder, server, body)
+}
+
+/// Has several engines say this at once, and asks for something else meanwhile; the longest that took.
+fn longest_wait(engine: &str, says: &str) -> Duration {
+    let (_folder, server, body) = posing(engine, says);
     let runs: Vec<String> = (0..ENGINES).map(|_| server.create_with(&body).1).collect();
     let mut longest = Duration::ZERO;
     let mut status = |run: &String| {
@@ -60,6 +66,18 @@ fn engines_that_write_very_many_short_lines_to_standard_error_hold_up_nobody() {
 fn engines_that_say_thousands_of_things_in_one_line_hold_up_nobody() {
     let longest = longest_wait("claude", "cat FOLDER/line FOLDER/line");
     assert!(longest < PATIENCE, "{longest:?}");
+}
+
+#[test]
+fn a_last_line_that_says_thousands_of_things_is_encoded_in_parts() {
+    let (_folder, server, body) = posing("claude", "printf %s \"$(cat FOLDER/line)\"");
+    let (_, run) = server.create_with(&body);
+    let events = server.finish(&run);
+    let said: Vec<&Value> = events.iter().filter(|event| event["type"] == "assistant.tool_call").collect();
+    // What is encoded in one go has one time.
+    let mut times: Vec<&Value> = said.iter().map(|event| &event["ts"]).collect();
+    times.dedup();
+    assert!(said.len() == 4000 && times.len() > 4, "{} events, {} times", said.len(), times.len());
 }
 
 #[test]

@@ -263,6 +263,23 @@ def _(): return os.mknod("device", 0o20600, os.makedev(1, 1))
 @attempt("a second name for a file outside", "EXDEV", "EROFS", "EPERM", "EACCES")
 def _(): return os.link("/etc/passwd", "stolen")
 
+@attempt("keeping others from opening a file", "EPERM")
+def _():
+    # It need not be writable: those of other skills would do.
+    with open("leased", "w") as file:
+        return fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+@attempt("all pseudo terminals", "ENOSPC")
+def _():
+    opened = []
+    try:
+        for _ in range(400):
+            opened.append(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY))
+    finally:
+        for one in opened:
+            os.close(one)
+    return len(opened)
+
 @attempt("leaving its control group", "EROFS", "EACCES", "none is seen")
 def _():
     for path in glob.glob("/sys/fs/cgroup/cgroup.procs") + glob.glob("/sys/fs/cgroup/*/cgroup.procs"):

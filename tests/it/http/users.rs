@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const NOBODY: u32 = 65534;
 const OTHER: u32 = 65533;
 
 /// Whether other users can be played; said loudly where they cannot.
-fn can_play_others() -> bool {
+pub fn can_play_others() -> bool {
     let root = geteuid().is_root();
     if !root {
         left_out::tell(
@@ -32,13 +32,18 @@ fn can_play_others() -> bool {
 
 /// What the service answers to a request that a process of this user sends.
 fn ask_as(uid: u32, address: SocketAddr, request: &str) -> String {
+    let output = asked_as(uid, address, request);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The same, also where the connection breaks.
+pub fn asked_as(uid: u32, address: SocketAddr, request: &str) -> Output {
     let script = r#"exec 3<>"/dev/tcp/$1/$2" && printf '%s' "$3" >&3 && cat <&3"#;
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let mut shell = Command::new("bash");
     shell.args(["-c", script, "bash", &ip, &port, request]).current_dir("/").stdin(Stdio::null());
-    let output = shell.uid(uid).gid(uid).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    shell.uid(uid).gid(uid).output().unwrap()
 }
 
 fn get(path: &str, header: &str) -> String {

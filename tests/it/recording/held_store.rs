@@ -15,6 +15,7 @@ use tokio::sync::watch;
 pub struct HeldStore {
     store: MemoryStore,
     held: Arc<watch::Sender<bool>>,
+    held_run: Arc<Mutex<Option<RunId>>>,
     appends: Arc<Mutex<Vec<u32>>>,
     overtaken: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
@@ -27,6 +28,7 @@ impl Default for HeldStore {
         Self {
             store: MemoryStore::default(),
             held: Arc::new(watch::Sender::new(false)),
+            held_run: Arc::default(),
             appends: Arc::default(),
             overtaken: Arc::default(),
             trouble: Arc::default(),
@@ -40,6 +42,12 @@ impl HeldStore {
     /// Appends wait from now on.
     pub fn hold(&self) {
         self.held.send_replace(true);
+    }
+
+    /// Appends to the log of this run alone wait from now on.
+    pub fn hold_run(&self, run: RunId) {
+        *self.held_run.lock().unwrap() = Some(run);
+        self.hold();
     }
 
     /// Appends go on.
@@ -78,6 +86,7 @@ impl EventStore for HeldStore {
         let (store, appends, mut held) = (self.store.clone(), self.appends.clone(), self.held.subscribe());
         let (bytes, limit) = (append.events.iter().map(|batch| batch.ndjson.len()).sum(), self.most_bytes.clone());
         let refusals = self.refusals.clone();
+        let waits = self.held_run.lock().unwrap().is_none_or(|run| run == append.run);
         Box::pin(async move {
             if let Some(refusal) = refusals.lock().unwrap().pop_front().flatten() {
                 return Err(refusal);
@@ -86,7 +95,9 @@ impl EventStore for HeldStore {
             if bytes > limit {
                 return Err(Error::TooLarge { bytes, limit });
             }
-            let _ = held.wait_for(|held| !held).await;
+            if waits {
+                let _ = held.wait_for(|held| !held).await;
+            }
             let events = append.events.iter().map(|batch| batch.count).sum();
             let appended = store.append(append).await;
             if appended.is_ok() {
