@@ -256,6 +256,10 @@ fn private_folder(path: &Path) -> Result<(), files::Error> {
 /// The shared files with one first byte. What dead writers left is removed.
 fn list_part(part: &Path, now: i64) -> Result<Vec<Listed>, files::Error> {
     let mut listed = Vec::new();
+    // A link could lead to files of somebody else.
+    if fs::symlink_metadata(part).is_ok_and(|found| !found.is_dir()) {
+        return Ok(listed);
+    }
     let entries = match fs::read_dir(part) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listed),
@@ -267,7 +271,8 @@ fn list_part(part: &Path, now: i64) -> Result<Vec<Listed>, files::Error> {
         // Removed since its folder was read.
         let Ok(found) = entry.metadata() else { continue };
         let age = now.saturating_sub(found.mtime());
-        if name.starts_with('.') && age > ABANDONED_SECONDS {
+        // A folder, such as one with snapshots of the file system, is nobody's file.
+        if name.starts_with('.') && found.is_file() && age > ABANDONED_SECONDS {
             files::remove_file(&entry.path())?;
         }
         listed.extend(as_listed(&name, &found, age));

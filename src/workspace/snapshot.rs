@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use crate::files::{self, Error};
 
@@ -98,9 +99,11 @@ impl<W: Write> Packing<'_, W> {
             What::AllBut(_) => vec![Vec::new()],
             What::FilesBelow(paths) => paths.iter().map(|path| path.split('/').collect()).collect(),
         };
-        // The next to be packed is at the end.
-        let mut left = vec![(PathBuf::new(), patterns)];
-        while let Some((path, patterns)) = left.pop() {
+        // The next to be packed is at the end: its folder, what of it is packed, and its name. Paths of folders are shared: they may be
+        // long, and the names in them many.
+        let mut left = vec![(Rc::<Path>::from(Path::new("")), patterns, OsString::new())];
+        while let Some((folder, patterns, name)) = left.pop() {
+            let path = folder.join(&name);
             let whole = packed.folder.join(&path);
             let found = match whole.symlink_metadata() {
                 Ok(found) => found,
@@ -113,15 +116,14 @@ impl<W: Write> Packing<'_, W> {
             let without_links = matches!(packed.what, What::FilesBelow(_));
             if found.is_dir() {
                 self.head(FOLDER, packed.name, &path, found.mode())?;
-                match self.names_in(&whole) {
+                match self.names_in(&whole, left.len()) {
                     Ok(names) => {
                         let below = |name: &OsStr| if taken { vec![Vec::new()] } else { matching(&patterns, name) };
-                        let entries = names.into_iter().rev().map(|name| (path.join(&name), below(&name)));
-                        left.extend(entries.filter(|(path, patterns)| {
-                            let but =
-                                matches!(packed.what, What::AllBut(Some(but)) if path.as_path() == Path::new(but));
-                            !patterns.is_empty() && !but
-                        }));
+                        let but = |name: &OsStr| matches!(packed.what, What::AllBut(Some(but)) if path.join(name) == Path::new(but));
+                        let folder: Rc<Path> = path.as_path().into();
+                        let entries = names.into_iter().rev().filter(|name| !but(name));
+                        let entries = entries.map(|name| (folder.clone(), below(&name), name));
+                        left.extend(entries.filter(|(_, patterns, _)| !patterns.is_empty()));
                     }
                     Err(NamesError::TooMany) => return Err(self.too_many()),
                     Err(NamesError::Io(error)) => self.left_out.add(&whole, error),
@@ -165,11 +167,12 @@ impl<W: Write> Packing<'_, W> {
         Ok(())
     }
 
-    fn names_in(&self, folder: &Path) -> Result<Vec<OsString>, NamesError> {
+    /// The names in a folder, of which none may be too many beside those that wait to be packed.
+    fn names_in(&self, folder: &Path, waiting: usize) -> Result<Vec<OsString>, NamesError> {
         let mut names = Vec::new();
         for entry in fs::read_dir(folder)? {
             names.push(entry?.file_name());
-            if self.entries.saturating_add(names.len() as u64) > self.most.entries {
+            if self.entries.saturating_add((waiting + names.len()) as u64) > self.most.entries {
                 return Err(NamesError::TooMany);
             }
         }
@@ -424,6 +427,23 @@ mod tests {
         let refused = |most: Most| pack(&[all("run", root)], most, &mut io::sink()).unwrap_err().to_string();
         assert_eq!(refused(MOST), "the run's files have more than 1048576 bytes");
         assert_eq!(refused(Most { entries: 1, ..MOST }), "the run has more than 1 files");
+    }
+
+    /// Folders in each other, each with fewer files than are allowed: those that wait are held in memory.
+    #[test]
+    fn files_that_wait_count_before_they_are_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut at = folder.path().join("root");
+        let root: &Path = Box::leak(at.clone().into_boxed_path());
+        for _ in 0..3 {
+            fs::create_dir(&at).unwrap();
+            (0..60).for_each(|n| fs::write(at.join(format!("f{n}")), [b'x'; 100]).unwrap());
+            at.push("0");
+        }
+        let mut bytes = Vec::new();
+        let refused = pack(&[all("run", root)], MOST, &mut bytes).unwrap_err().to_string();
+        assert_eq!(refused, "the run has more than 100 files");
+        assert!(!bytes.contains(&b'x'), "it is known before one of them is read");
     }
 
     #[test]

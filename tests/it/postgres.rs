@@ -13,6 +13,7 @@ use skill_runner::store::{
 use crate::support::postgres::{self, Server, fresh};
 
 mod cluster;
+mod damaged;
 mod lost;
 mod migrate;
 mod refused;

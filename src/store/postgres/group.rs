@@ -22,7 +22,7 @@ use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey, RawPiece}
 /// The call of the function that appends; the connection has it as one statement, or as part of a larger one.
 macro_rules! append {
     () => {
-        "select outcome, actual, taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+        "select outcome, actual, case when octet_length(taken) <= 4194304 then taken end as taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
          $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)"
     };
 }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 
 use super::failure;
+use super::guarded::Refused;
 use super::place::Place;
 use super::session::{Backoff, Session, connect};
 use crate::store::error::Cause;
@@ -22,6 +23,7 @@ const TRIES: u32 = 4;
 pub(super) struct Reader {
     client: Client,
     close: AbortHandle,
+    refused: Refused,
     statements: Mutex<HashMap<String, Statement>>,
 }
 
@@ -55,7 +57,7 @@ enum State {
 #[derive(Clone)]
 pub(super) struct Link {
     state: watch::Receiver<State>,
-    answer_patience: Duration,
+    patience: Patience,
 }
 
 /// How long to wait for what.
@@ -76,8 +78,8 @@ impl Link {
             while !state.is_closed() {
                 match connect(&place, &name, None).await {
                     Ok(session) => {
-                        let Session { client, close, ended } = session;
-                        let reader = Reader { client, close, statements: Mutex::default() };
+                        let Session { client, close, ended, refused } = session;
+                        let reader = Reader { client, close, refused, statements: Mutex::default() };
                         let _ = state.send(State::Up(Arc::new(reader)));
                         let _ = ended.await;
                         (backoff, since) = (Backoff::default(), Instant::now());
@@ -92,7 +94,7 @@ impl Link {
                 }
             }
         });
-        Link { state: link, answer_patience: patience.answer }
+        Link { state: link, patience }
     }
 
     /// What keeps queries from being answered.
@@ -122,31 +124,49 @@ impl Link {
         }
     }
 
-    /// Asks until there is an answer: a lost connection is waited for.
+    /// Asks until there is an answer: a lost connection is waited for, but not for ever one that comes back each time and is lost again.
     pub(super) async fn ask<T>(
         &self,
         action: &'static str,
         query: impl Fn(Arc<Reader>) -> BoxFuture<'static, Result<T, ServerError>>,
     ) -> Result<T, Error> {
+        let (began, mut losses, mut backoff) = (Instant::now(), 0, Backoff::default());
         let mut lost = None;
         let mut tries = 0;
         loop {
             let reader = self.up(lost.as_ref()).await?;
-            match timeout(self.answer_patience, query(reader.clone())).await {
+            let source = match timeout(self.patience.answer, query(reader.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Err(_) => {
                     tracing::warn!(action, "the database does not answer; connecting again");
                     reader.close.abort();
-                    lost = Some(reader);
+                    Error::cause("the database does not answer")
                 }
-                Ok(Err(error)) if failure::ends_connection(&error) => lost = Some(reader),
+                Ok(Err(error)) if failure::ends_connection(&error) => {
+                    // What is asked on the same connection is lost with it, so each of them is asked again.
+                    if let Some(reason) = reader.refused.get() {
+                        tries += 1;
+                        if tries == TRIES {
+                            return Err(Error::Engine { action, source: Error::cause(reason.clone()) });
+                        }
+                    }
+                    Arc::new(error)
+                }
                 Ok(Err(error)) => {
                     tries += 1;
                     if tries == TRIES || !failure::is_passing(&error) {
                         return Err(failure::broken(action, error));
                     }
+                    continue;
                 }
+            };
+            losses += 1;
+            // Another connection is always tried.
+            if losses > 1 && began.elapsed() > self.patience.connection {
+                return Err(Error::Unreachable { source });
             }
+            lost = Some(reader);
+            backoff.pause().await;
         }
     }
 }

@@ -32,8 +32,20 @@ const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, na
 /// Nodes and questions that nobody needs any more.
 const SWEEP: &str = "with nodes_gone as (delete from nodes where lease_until < clock_timestamp() - interval '1 day') \
      delete from controls where made_at < now() - interval '1 hour'";
+/// A lease is never longer than the setting allows, by the clock of the database as it is now: that was set back, or somebody else wrote
+/// the row. Cut to that length, it is renewed as before by whoever is there, and ends soon if nobody is.
+const CUT_LEASES: &str = "with far as (select node, name, lease_until from nodes where not over \
+         and lease_until > clock_timestamp() + $1 * interval '1 second' for update skip locked) \
+     update nodes set lease_until = clock_timestamp() + $1 * interval '1 second' from far where nodes.node = far.node \
+     returning nodes.node, left(far.name, 256), far.lease_until::text";
+/// Runs that came into the queue in the future came now: others leave a run to the service that brought it for a moment only.
+const CAME_NOW: &str = "update runs set came = micros() where run in (select run from runs where waits and owner is null \
+         and not_before is null and came > (select micros() + 1000000) for update skip locked)";
+/// Removals of shared files that began in the future began now, so that they end.
+const BEGAN_NOW: &str = "update file_removals set begun_at = clock_timestamp() \
+     where number is null and begun_at > clock_timestamp() + interval '1 minute'";
 const RENEW: &str = "with queued as materialized ( \
-         select coalesce(share, '') as share, count(*) as waiting from runs where waits and owner is null group by 1) \
+         select substring(coalesce(share, '') from 1 for 4096) as share, count(*) as waiting from runs where waits and owner is null group by 1) \
      update nodes set lease_until = clock_timestamp() + $2 * interval '1 microsecond', running = $3, slots = $4 \
      where incarnation = $1 and not over and lease_until > clock_timestamp() \
      returning draining, array(select share from queued order by share), array(select waiting from queued order by share)";
@@ -51,24 +63,30 @@ const TAKE: &str = "select o_run, o_epoch from (select where exists (select from
 const TAKE_ABANDONED: &str = "select o_run, o_epoch from take_abandoned_1($1, $2, $3)";
 const RELEASE: &str = "update runs set owner = null where run = $1 and owner = $2 and epoch = $3";
 const DUE: &str = "select run from runs where due_at <= micros() order by due_at limit $1";
-const UNSEALED: &str = "select run from runs where over_at is not null and deleted_at is null and over_at <= micros() - $1 \
-     order by over_at limit $2";
+const UNSEALED: &str = "select run from runs where over_at is not null and deleted_at is null \
+     and (over_at <= micros() - $1 or over_at > micros() + 60000000) order by over_at limit $2";
 const ASK: &str = "with asked as (insert into controls (id, owner, run, what) \
          select $1, owner, run, $3 from runs where run = $2 and owner is not null on conflict do nothing) \
      select nodes.node from runs left join nodes on nodes.incarnation = runs.owner where run = $2 and owner is not null";
 const ASKED: &str = "with told as (delete from controls where id = any($2)) \
-     select id, run, what from controls where owner = $1 and id <> all($2) order by id";
-const NODES: &str = "select node, name, version, address, works, running, slots, draining, \
+     select id, run, case when octet_length(what) <= 65536 then what else '' end from controls \
+     where owner = $1 and id <> all($2) order by id limit 1000";
+/// Whatever the row says: no time is beyond what can be told.
+const NODES: &str = "select node, left(name, 256), left(version, 256), left(address, 2048), works, running, slots, draining, \
          (select count(*) from runs where owner = incarnation), \
-         (extract(epoch from joined_at) * 1000000)::bigint, \
-         case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
-     from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
+         (extract(epoch from least(greatest(joined_at, 'epoch'), clock_timestamp())) * 1000000)::bigint, \
+         case when over then 0 else (extract(epoch from \
+             least(lease_until, clock_timestamp() + $1 * interval '1 second') - clock_timestamp()) * 1000000)::bigint end \
+     from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node limit 1000";
 const DRAIN: &str = "update nodes set draining = $2 where node = $1";
-const OPEN_COUNTS: &str = "select coalesce(engine, ''), status, count(*) from runs where open \
+const OPEN_COUNTS: &str = "select left(coalesce(engine, ''), 256), status, count(*) from runs where open \
      and status in ('queued', 'running', 'waiting_user') group by 1, 2";
 const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
      where not exists (select from run_files where sha256 = file) \
      and not exists (select from record_files where sha256 = file)";
+
+/// The longest lease that `lease_seconds` allows.
+const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
 /// A service that has joined, or is to join.
 pub(super) struct Member {
@@ -117,6 +135,35 @@ impl Member {
 
     fn lease(&self) -> Result<Lease, Error> {
         self.held.lease().ok_or(Error::NotOwner)
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.held.lease().map_or(LONGEST_LEASE, |lease| lease.duration.max(LONGEST_LEASE))
+    }
+
+    /// Nothing lies in the future of the database's clock for long: after that was set back, and whoever wrote it.
+    async fn end_the_future(&self) -> Result<(), Error> {
+        let longest = self.longest_lease();
+        let ask = self.link.ask("look at the leases in", move |reader| {
+            Box::pin(async move {
+                for sql in [CAME_NOW, BEGAN_NOW] {
+                    let statement = reader.prepared(sql).await?;
+                    reader.client().execute(&statement, &[]).await?;
+                }
+                let statement = reader.prepared(CUT_LEASES).await?;
+                reader.client().query(&statement, &[&longest.as_secs_f64()]).await
+            })
+        });
+        for row in ask.await? {
+            let (node, name, until): (Uuid, &str, &str) = (row.get(0), row.get(1), row.get(2));
+            tracing::warn!(
+                %node, name, until,
+                "the lease of a service is longer than any can be: the clock of the database was set back, or the row is damaged. \
+                 It ends within {} s if it is not renewed",
+                longest.as_secs()
+            );
+        }
+        Ok(())
     }
 
     /// Takes what the function gives; it is asked with the incarnation and the runs that are known to be owned.
@@ -255,6 +302,7 @@ impl Cluster for Member {
 
     fn lease_is_over(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(async move {
+            self.end_the_future().await?;
             let ask = self.link.ask("look at a lease in", move |reader| {
                 Box::pin(async move {
                     let statement = reader.prepared(LEASE_IS_OVER).await?;
@@ -275,7 +323,10 @@ impl Cluster for Member {
     }
 
     fn take_abandoned(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        Box::pin(self.take_by(TAKE_ABANDONED, most, None))
+        Box::pin(async move {
+            self.end_the_future().await?;
+            self.take_by(TAKE_ABANDONED, most, None).await
+        })
     }
 
     fn release(&self, run: RunId) -> BoxFuture<'_, Result<(), Error>> {
@@ -370,10 +421,11 @@ impl Cluster for Member {
 
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>, Error>> {
         Box::pin(async move {
-            let ask = self.link.ask("list services of", |reader| {
+            let longest = self.longest_lease();
+            let ask = self.link.ask("list services of", move |reader| {
                 Box::pin(async move {
                     let statement = reader.prepared(NODES).await?;
-                    reader.client().query(&statement, &[]).await
+                    reader.client().query(&statement, &[&longest.as_secs_f64()]).await
                 })
             });
             Ok(ask.await?.iter().map(node_of).collect())

@@ -29,10 +29,12 @@ use super::{
 use crate::domain::fact::Stream;
 use crate::domain::ids::{RunId, Seq};
 
+mod bounds;
 mod failure;
 mod filter;
 mod folder;
 mod group;
+mod guarded;
 mod heads;
 mod link;
 mod listen;
@@ -40,6 +42,7 @@ mod member;
 mod options;
 mod place;
 mod raw;
+mod reach;
 mod read;
 mod record_reads;
 mod records;

@@ -2,19 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode};
 
 use super::tls::{Tls, Trust};
 
 /// The schema that holds the tables, unless the URL names another.
 const USUAL_SCHEMA: &str = "skill_runner";
-/// How long a server may take to answer a new connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long sent bytes may stay without an acknowledgement before the connection counts as lost.
-const LOST_AFTER: Duration = Duration::from_secs(15);
 
 /// A database, and how to reach it.
 #[derive(Clone)]
@@ -79,13 +74,6 @@ impl Place {
             return Err("the URL names no user, as in postgres://USER:PASSWORD@HOST/DATABASE".to_owned());
         }
         config.ssl_mode(mode);
-        config.connect_timeout(CONNECT_TIMEOUT);
-        config.tcp_user_timeout(LOST_AFTER);
-        config.keepalives_idle(Duration::from_secs(10));
-        config.keepalives_interval(Duration::from_secs(5));
-        config.keepalives_retries(3);
-        // After a fail-over the server that takes writes is the right one.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(Place { config, tls: Tls::new(&trust)?, schema })
     }
 }

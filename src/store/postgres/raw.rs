@@ -10,8 +10,9 @@ use crate::domain::ids::RunId;
 use crate::store::pieces::Pieces;
 use crate::store::{Error, RawPiece};
 
-/// Pieces from the one on in which the reader is, up to the one with which the page is full.
-const RAW: &str = "select byte_from, bytes from ( \
+/// Pieces from the one on in which the reader is, up to the one with which the page is full; of each what the reader wants.
+const RAW: &str = "select greatest(byte_from, least($3, byte_from + octet_length(bytes))), \
+       substring(bytes from (least(greatest($3 - byte_from, 0), octet_length(bytes)) + 1)::int for $6) from ( \
        select byte_from, bytes, sum(octet_length(bytes)) over (order by byte_from) - octet_length(bytes) as before \
        from (select byte_from, bytes from raw_chunks where run = $1 and stream = $2 and byte_from >= coalesce( \
           (select max(byte_from) from raw_chunks where run = $1 and stream = $2 and byte_from <= $3), $3) \
@@ -33,10 +34,12 @@ impl Questions {
         loop {
             let at = i64::try_from(pieces.at()).unwrap_or(i64::MAX);
             let free = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+            // At least a byte is wanted.
+            let each = i32::try_from(max_bytes.max(1)).unwrap_or(i32::MAX);
             let ask = self.link(run.0).ask("read raw output of", move |reader| {
                 Box::pin(async move {
                     let statement = reader.prepared(RAW).await?;
-                    let values: [&(dyn ToSql + Sync); 5] = [&run.0, &stream_number(stream), &at, &free, &PIECES];
+                    let values: [&(dyn ToSql + Sync); 6] = [&run.0, &stream_number(stream), &at, &free, &PIECES, &each];
                     reader.client().query(&statement, &values).await
                 })
             });

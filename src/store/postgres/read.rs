@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::bounds::{MOST_STORED, bounded};
 use super::filter::Condition;
 use super::link::Link;
 use super::row_key::{RowKey, key_of};
@@ -17,16 +18,20 @@ use crate::store::{Error, EventBatch, IndexKey, RunCounts, RunFilter};
 const HEAD: &str = "select head from runs where run = $1";
 const HEADS: &str = "select run, head, deleted_at is not null from runs where run = any($1)";
 const OPEN: &str = "select run from runs where open order by run";
-const STATE: &str = "select state from runs where run = $1 and state is not null";
+const STATE: &str = concat!("select ", bounded!("state"), " from runs where run = $1 and state is not null");
 const IS_OPEN: &str = "select ''::bytea from runs where run = $1 and open";
 const REMOVALS: &str = "select removals from file_clean_up";
-const ROW: &str = "select value from index_rows where kind = $1 and key = $2";
+const ROW: &str = concat!("select ", bounded!("value"), " from index_rows where kind = $1 and key = $2");
 
 /// Batches up to the one with which the page is full; only lengths are looked at for that.
-const EVENTS: &str = "select last, count, ndjson from ( \
+const EVENTS: &str = concat!(
+    "select last, count, ",
+    bounded!("ndjson"),
+    ", octet_length(ndjson) from ( \
        select last, count, ndjson, sum(octet_length(ndjson)) over (order by last) - octet_length(ndjson) as before \
        from (select last, count, ndjson from events where run = $1 and last > $2 order by last limit $4) as next) as page \
-     where before <= $3 order by last";
+     where before <= $3 order by last"
+);
 
 /// Batches that are looked at in one query.
 const BATCHES: i64 = 256;
@@ -110,7 +115,8 @@ impl Questions {
                     return Ok(page.batches);
                 }
             }
-            if i64::try_from(fetched).unwrap_or(i64::MAX) < BATCHES {
+            // A server that gives what was not asked for is not asked for ever.
+            if i64::try_from(fetched).unwrap_or(i64::MAX) < BATCHES || stored(at) == from {
                 return Ok(page.batches);
             }
         }
@@ -179,7 +185,9 @@ impl Questions {
                 condition.before(before.0);
             }
             let limit = condition.value(i64::try_from(most).unwrap_or(i64::MAX));
-            let sql = format!("select run, state from runs where {} order by run desc limit {limit}", condition.sql());
+            let state = bounded!("state");
+            let sql =
+                format!("select run, {state} from runs where {} order by run desc limit {limit}", condition.sql());
             let condition = Arc::new(condition);
             let ask = self.link(Uuid::nil()).ask("list runs of", move |reader| {
                 let (sql, condition) = (sql.clone(), condition.clone());
@@ -203,7 +211,7 @@ impl Questions {
         let filter = RunFilter { status: None, ..filter.clone() };
         let condition = Condition::of(&filter);
         let sql = format!(
-            "select status, count(*) from runs where status is not null and {} group by status",
+            "select left(status, 32), count(*) from runs where status is not null and {} group by 1",
             condition.sql()
         );
         let condition = Arc::new(condition);
@@ -224,6 +232,10 @@ impl Questions {
 }
 
 fn batch_of(row: &Row, run: RunId) -> Result<EventBatch, Error> {
+    if usize::try_from(row.get::<_, i32>(3)).is_ok_and(|bytes| bytes > MOST_STORED) {
+        let reason = format!("the batch that ends at {} has {} bytes", row.get::<_, i64>(0), row.get::<_, i32>(3));
+        return Err(Error::Corrupt { run, reason });
+    }
     let (last, count) = (seq(row.get(0)), u32::try_from(row.get::<_, i32>(1)).unwrap_or_default());
     let batch = EventBatch {
         first: Seq((last.0 + 1).saturating_sub(u64::from(count))),

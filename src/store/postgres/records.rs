@@ -7,20 +7,26 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::bounds::bounded;
 use super::failure;
 use super::member::Member;
 use crate::store::{BoxFuture, Changed, Error, Expected, LeaseId, Record, RecordChange, RecordList, Records, records};
 
-const ONE: &str = "select key, revision, value from records where kind = $1 and key = $2";
+const ONE: &str = concat!("select key, revision, ", bounded!("value"), " from records where kind = $1 and key = $2");
 /// In one statement, so that the records are those of the revision.
-const LIST: &str = "select record_kinds.revision, records.key, records.revision, records.value from record_kinds \
-     left join records using (kind) where kind = $1 order by records.key collate \"C\"";
+const LIST: &str = concat!(
+    "select record_kinds.revision, records.key, records.revision, ",
+    bounded!("records.value"),
+    " from record_kinds left join records on records.kind = record_kinds.kind and octet_length(records.key) <= 512 \
+     where record_kinds.kind = $1 order by records.key collate \"C\""
+);
 const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
      left join record_kinds using (kind) order by place";
-const CHANGE: &str = "select o_done, o_found, o_value from change_record_2($1, $2, $3, $4, $5, $6, $7)";
+const CHANGE: &str = "select o_done, o_found, case when octet_length(o_value) <= 4194304 then o_value end from change_record_2($1, $2, $3, $4, $5, $6, $7)";
 /// Nothing if the lease is over. Whoever says that it is waits for the row, until this is committed. The function is called for the row that
 /// was found: in a join it could be called first.
-const CHANGE_UNDER: &str = "select (done).o_done, (done).o_found, (done).o_value from ( \
+const CHANGE_UNDER: &str = "select (done).o_done, (done).o_found, \
+         case when octet_length((done).o_value) <= 4194304 then (done).o_value end from ( \
          select change_record_2($1, $2, $3, $4, $5, $6, $7) as done \
          from (select from nodes where incarnation = $8 and not over and lease_until > clock_timestamp() for share) as lease \
          offset 0) as made";
@@ -75,7 +81,7 @@ impl Member {
             let found = row.get::<_, Option<i64>>(1).map(|found| Record {
                 key,
                 revision: revision(found),
-                value: Bytes::copy_from_slice(row.get(2)),
+                value: Bytes::copy_from_slice(row.get::<_, Option<&[u8]>>(2).unwrap_or_default()),
             });
             return Ok(Changed::Refused { found });
         };

@@ -14,9 +14,12 @@ use crate::store::{BoxFuture, Error};
 const TURN_SECONDS: f64 = 300.0;
 
 const TAKE_TURN: &str = "update file_clean_up set turn = $1, turn_until = clock_timestamp() + $2 * interval '1 second' \
-     where (turn is null or turn = $1 or turn_until < clock_timestamp()) and (looked_at is not null \
-         or all_looked_at is null or all_looked_at <= clock_timestamp() - $3 * interval '1 second') \
-     returning looked_at, (select greatest(extract(epoch from clock_timestamp() - made_at), 0)::float8 from about)";
+     where (turn is null or turn = $1 or turn_until < clock_timestamp() \
+         or turn_until > clock_timestamp() + $2 * interval '2 seconds') and (looked_at is not null \
+         or all_looked_at is null or all_looked_at <= clock_timestamp() - $3 * interval '1 second' \
+         or all_looked_at > clock_timestamp() + interval '1 minute') \
+     returning looked_at, \
+         (select extract(epoch from clock_timestamp() - least(greatest(made_at, 'epoch'), clock_timestamp()))::float8 from about)";
 const LOOKED_AT: &str = "update file_clean_up set turn = case when $2::bytea is not null then turn end, looked_at = $2, \
          turn_until = clock_timestamp() + $3 * interval '1 second', \
          all_looked_at = case when $2::bytea is null then clock_timestamp() else all_looked_at end \

@@ -1,14 +1,21 @@
 //! One connection: made, prepared for its work, and watched until it ends.
 
 use std::future::poll_fn;
+use std::io;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio_postgres::{AsyncMessage, Client, Error as ServerError};
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error as ServerError, SimpleQueryMessage};
 
 use super::failure;
+use super::guarded::{Guarded, Refused};
 use super::place::Place;
+use super::reach::{Server, Wire, servers};
+use super::tls::Stream;
+use crate::domain::causes::chain;
 
 /// Commits become durable and visible in this order, and a forgotten transaction does not hold locks for long. The server
 /// looks for lost clients itself, too.
@@ -27,6 +34,8 @@ pub(super) struct Session {
     pub(super) ended: oneshot::Receiver<()>,
     /// Closes the connection, whatever waits for an answer on it.
     pub(super) close: AbortHandle,
+    /// Why the server was not listened to any more, if so.
+    pub(super) refused: Refused,
 }
 
 /// Within this time a connection is ready, or given up: a server or a proxy may take one and never say a word.
@@ -37,8 +46,10 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) enum NotConnected {
     #[error(transparent)]
     Refused(#[from] ServerError),
-    #[error("the server took the connection and did not answer within {} s", READY_WITHIN.as_secs())]
-    Silent,
+    #[error("error connecting to server")]
+    Unreached(#[from] io::Error),
+    #[error("the server took the connection and did not answer within {} s", .0.as_secs())]
+    Silent(Duration),
 }
 
 impl NotConnected {
@@ -46,7 +57,7 @@ impl NotConnected {
     pub(super) fn reason(&self) -> String {
         match self {
             NotConnected::Refused(error) => failure::refused(error),
-            NotConnected::Silent => self.to_string(),
+            NotConnected::Unreached(_) | NotConnected::Silent(_) => chain(self),
         }
     }
 }
@@ -57,20 +68,70 @@ pub(super) async fn connect(
     name: &str,
     heard: Option<mpsc::Sender<String>>,
 ) -> Result<Session, NotConnected> {
-    match tokio::time::timeout(READY_WITHIN, connect_patiently(place, name, heard)).await {
-        Ok(connected) => Ok(connected?),
-        Err(_) => Err(NotConnected::Silent),
+    let mut config = place.config.clone();
+    config.application_name(name);
+    let mut failed = NotConnected::Unreached(io::Error::other("the URL names no server"));
+    let servers = servers(&config);
+    // Each gets its part, so that one that says nothing leaves time for the next.
+    let within = READY_WITHIN / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
+    for server in servers {
+        match timeout(within, connect_to(&server, place, &config, heard.clone())).await {
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = NotConnected::Silent(within),
+        }
+    }
+    Err(failed)
+}
+
+async fn connect_to(
+    server: &Server,
+    place: &Place,
+    config: &Config,
+    heard: Option<mpsc::Sender<String>>,
+) -> Result<Session, NotConnected> {
+    let refused = Refused::default();
+    let asks_for_tls = config.get_ssl_mode() != SslMode::Disable;
+    let wire = Guarded::new(server.reach().await?, asks_for_tls, refused.clone());
+    let connected = config.connect_raw(wire, place.tls.to(&server.name)?).await;
+    let (client, connection) = connected.map_err(|error| told(error, &refused))?;
+    let (ended, close) = drive(connection, heard);
+    let session = Session { client, ended, close, refused };
+    takes_writes(&session.client).await?;
+    let settings = format!("{SETTINGS}set search_path = {}; {DURABLE}", place.schema);
+    session.client.batch_execute(&settings).await?;
+    Ok(session)
+}
+
+/// Whether the server takes writes: after a fail-over the one that does is the right one.
+async fn takes_writes(client: &Client) -> Result<(), NotConnected> {
+    let said = client.simple_query("show transaction_read_only").await?;
+    let only_reads = said.iter().any(|message| match message {
+        SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten() == Some("on"),
+        _ => false,
+    });
+    if only_reads {
+        return Err(NotConnected::Unreached(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "database does not allow writes",
+        )));
+    }
+    Ok(())
+}
+
+/// Why there is no connection, without what the library says of bytes that it did not get.
+fn told(error: ServerError, refused: &Refused) -> NotConnected {
+    match refused.get() {
+        Some(reason) => NotConnected::Unreached(io::Error::other(reason.clone())),
+        None => NotConnected::Refused(error),
     }
 }
 
-async fn connect_patiently(
-    place: &Place,
-    name: &str,
+/// Drives a connection until it ends, which is told.
+fn drive(
+    mut connection: Connection<Guarded<Wire>, Stream>,
     heard: Option<mpsc::Sender<String>>,
-) -> Result<Session, ServerError> {
-    let mut config = place.config.clone();
-    config.application_name(name);
-    let (client, mut connection) = config.connect(place.tls.clone()).await?;
+) -> (oneshot::Receiver<()>, AbortHandle) {
     let (end, ended) = oneshot::channel();
     let task = tokio::spawn(async move {
         loop {
@@ -91,9 +152,7 @@ async fn connect_patiently(
         drop(connection);
         let _ = end.send(());
     });
-    let close = task.abort_handle();
-    client.batch_execute(&format!("{SETTINGS}set search_path = {}; {DURABLE}", place.schema)).await?;
-    Ok(Session { client, ended, close })
+    (ended, task.abort_handle())
 }
 
 /// Pauses between attempts to connect: short at first, then up to a second.

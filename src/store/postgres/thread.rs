@@ -1,10 +1,12 @@
 //! The thread that runs the connections of a store.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
 
@@ -28,6 +30,8 @@ use crate::store::{Error, NodeId};
 const READERS: usize = 4;
 /// Pause between two measurements of the tables.
 const MEASURE: Duration = Duration::from_secs(60);
+/// The heads of all logs, in parts: there may be millions.
+const HEADS: &str = "select run, head from runs where head > 0 and run > $1 order by run limit 100000";
 const SIZE: &str = "select sum(pg_total_relation_size(oid))::bigint from pg_class \
      where relnamespace = current_schema()::regnamespace and relkind = 'r'";
 
@@ -73,7 +77,10 @@ pub(super) fn start(
                 Ok((begun, writer, requests)) => {
                     let heads = begun.heads.clone();
                     let _ = ready.send(Ok(begun));
-                    if let Some(fatal) = writer.run(requests).await {
+                    // Whatever breaks it, what waits to be written must not wait for ever.
+                    let ended = AssertUnwindSafe(writer.run(requests)).catch_unwind().await;
+                    let broken = || Some(Error::Unavailable { source: Error::cause("the writer of the store broke") });
+                    if let Some(fatal) = ended.unwrap_or_else(|_| broken()) {
                         heads.close_all();
                         on_fatal(&fatal);
                     }
@@ -175,9 +182,15 @@ async fn begin(
         }
     }
     if options.alone {
-        let found = client.query("select run, head from runs where head > 0", &[]).await.map_err(server)?;
         let head = |stored: i64| crate::domain::ids::Seq(u64::try_from(stored).unwrap_or_default());
-        heads.load(found.iter().map(|row| (crate::domain::ids::RunId(row.get(0)), head(row.get(1)))));
+        let mut after = Uuid::nil();
+        loop {
+            let found = client.query(HEADS, &[&after]).await.map_err(server)?;
+            heads.load(found.iter().map(|row| (crate::domain::ids::RunId(row.get(0)), head(row.get(1)))));
+            let last = found.last().map(|row| row.get::<_, Uuid>(0));
+            let Some(last) = last.filter(|last| *last > after) else { break };
+            after = last;
+        }
     }
     drop(client);
 

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::Socket;
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Encrypted;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -17,6 +16,8 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use super::guarded::Guarded;
+use super::reach::Wire;
 use crate::trust::certificates;
 
 /// Whose certificate is accepted.
@@ -95,14 +96,11 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Stream;
-    type TlsConnect = Handshake;
-    type Error = io::Error;
-
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        let server = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        Ok(Handshake { config: self.0.clone(), server })
+impl Tls {
+    /// For a server that is known by this name.
+    pub(super) fn to(&self, host: &str) -> io::Result<Handshake> {
+        let server = ServerName::try_from(if host.is_empty() { "localhost" } else { host }.to_owned());
+        Ok(Handshake { config: self.0.clone(), server: server.map_err(io::Error::other)? })
     }
 }
 
@@ -112,21 +110,23 @@ pub(super) struct Handshake {
     server: ServerName<'static>,
 }
 
-impl TlsConnect<Socket> for Handshake {
+impl TlsConnect<Guarded<Wire>> for Handshake {
     type Stream = Stream;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 
-    fn connect(self, socket: Socket) -> Self::Future {
+    fn connect(self, socket: Guarded<Wire>) -> Self::Future {
         Box::pin(async move {
-            let encrypted = TlsConnector::from(self.config).connect(self.server, socket).await?;
-            Ok(Stream(Box::new(encrypted)))
+            // What comes is measured when it was decrypted.
+            let (wire, refused) = socket.into_parts();
+            let encrypted = TlsConnector::from(self.config).connect(self.server, wire).await?;
+            Ok(Stream(Box::new(Guarded::new(encrypted, false, refused))))
         })
     }
 }
 
 /// An encrypted connection.
-pub(super) struct Stream(Box<Encrypted<Socket>>);
+pub(super) struct Stream(Box<Guarded<Encrypted<Wire>>>);
 
 impl TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {

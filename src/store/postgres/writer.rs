@@ -29,6 +29,7 @@ use crate::store::{Append, Error, IndexChange, IndexKey};
 
 /// Why it is connected again.
 const SILENT: &str = "the database does not answer";
+const STALE: &str = "the database does not count this process's appends";
 
 const MAX_GROUP_REQUESTS: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -102,6 +103,13 @@ enum Attempt {
     Silent,
     /// Another connection has taken over.
     Stale,
+}
+
+/// What was tried for a group so far.
+#[derive(Default)]
+struct Tried {
+    losses: u32,
+    backoff: Backoff,
 }
 
 /// Why a connection cannot be had.
@@ -279,7 +287,7 @@ impl Writer {
     /// nothing was written. The outer one is fatal.
     async fn commit(&mut self, calls: &[Call]) -> Result<Result<Vec<Outcome>, Error>, Error> {
         let began = Instant::now();
-        let mut backoff = Backoff::default();
+        let mut tried = Tried::default();
         // The answers to a commit of which nobody knows whether it happened.
         let mut sent: Option<Vec<Outcome>> = None;
         loop {
@@ -307,7 +315,7 @@ impl Writer {
                         if self.rules.is_over(began) {
                             return Err(Error::Unavailable { source });
                         }
-                        backoff.pause().await;
+                        tried.backoff.pause().await;
                         continue;
                     }
                 },
@@ -321,6 +329,7 @@ impl Writer {
                 }
                 Attempt::Nothing(error) if failure::ends_connection(&error) => {
                     tracing::warn!(%error, "the connection to the database was lost; connecting again");
+                    self.again(began, &mut tried, Arc::new(error)).await?;
                 }
                 Attempt::Nothing(error) => {
                     let rolled_back = link.client.batch_execute("rollback").await.is_ok();
@@ -334,23 +343,33 @@ impl Writer {
                     if !failure::is_passing(&error) || self.rules.is_over(began) {
                         return Ok(Err(failure::broken("write to", error)));
                     }
-                    backoff.pause().await;
+                    tried.backoff.pause().await;
                 }
                 Attempt::Unknown(error, outcomes) => {
                     tracing::warn!(%error, "the connection to the database was lost during a commit; looking whether it happened");
                     sent = Some(outcomes);
+                    self.again(began, &mut tried, error).await?;
                 }
                 // The next connection tells why.
-                Attempt::Stale => {}
+                Attempt::Stale => self.again(began, &mut tried, Error::cause(STALE)).await?,
                 Attempt::Silent => {
                     link.close.abort();
                     tracing::warn!("the database does not answer; connecting again");
-                    if self.rules.is_over(began) {
-                        return Err(Error::Unavailable { source: Error::cause(SILENT) });
-                    }
+                    self.again(began, &mut tried, Error::cause(SILENT)).await?;
                 }
             }
         }
+    }
+
+    /// Pauses before another attempt, unless it was tried for too long: a connection may come back each time and be lost again.
+    async fn again(&self, began: Instant, tried: &mut Tried, source: Cause) -> Result<(), Error> {
+        // Another connection is always tried: it tells what became of the attempt.
+        tried.losses += 1;
+        if tried.losses > 1 && self.rules.is_over(began) {
+            return Err(Error::Unavailable { source });
+        }
+        tried.backoff.pause().await;
+        Ok(())
     }
 
     async fn reconnect_in_time(&mut self) -> Result<(WriteLink, i64), NoLink> {

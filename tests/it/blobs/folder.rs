@@ -105,6 +105,27 @@ async fn what_a_dead_writer_left_is_not_seen_and_is_removed_after_a_day() {
 }
 
 #[tokio::test]
+async fn a_list_removes_nothing_but_what_writers_left_and_is_not_stopped_by_what_else_is_there() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let blobs = open(folder.path());
+    let blob = blobs.put(Bytes::from_static(b"content")).await.unwrap();
+    let part = path(folder.path(), &blob).parent().unwrap().to_owned();
+    // Snapshots of the file system, and a link in the place of another part that leads to files of somebody else.
+    let (snapshots, foreign) = (part.join(".snapshot"), elsewhere.path().join(".profile"));
+    fs::create_dir(&snapshots).unwrap();
+    fs::write(&foreign, "not shared").unwrap();
+    let old = SystemTime::now() - Duration::from_secs(50 * 3600);
+    for path in [&snapshots, &foreign] {
+        fs::File::open(path).unwrap().set_modified(old).unwrap();
+    }
+    let other = (0..=u8::MAX).map(|n| part.with_file_name(hex::encode([n]))).find(|other| *other != part).unwrap();
+    symlink(elsewhere.path(), other).unwrap();
+    let listed = blobs.list(None, 10).await.unwrap();
+    assert_eq!(listed.iter().map(|listed| listed.blob).collect::<Vec<_>>(), [blob]);
+    assert_eq!((foreign.exists(), snapshots.is_dir()), (true, true));
+}
+
+#[tokio::test]
 async fn files_and_folders_are_for_their_owner_alone_and_links_are_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
