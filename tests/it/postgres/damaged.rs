@@ -155,7 +155,7 @@ fn lying(first: Vec<u8>, forever: Vec<u8>) -> String {
 fn serve(mut stream: TcpStream, first: &[u8], forever: &[u8]) -> Option<()> {
     // The startup message, whatever it says.
     let mut asked = [0; 4096];
-    stream.read(&mut asked).ok()?;
+    let _ = stream.read(&mut asked).ok()?;
     stream.write_all(first).ok()?;
     while !forever.is_empty() {
         stream.write_all(forever).ok()?;
