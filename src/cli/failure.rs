@@ -137,6 +137,7 @@ impl From<orchestrator::Error> for Failure {
             | E::QueueFull { .. }
             | E::InstallsBusy { .. }
             | E::FilesBusy
+            | E::RunBusy { .. }
             | E::ShuttingDown
             | E::InsufficientStorage { .. }
             | E::SeqOutOfRange { .. }

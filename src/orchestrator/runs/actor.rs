@@ -69,8 +69,13 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) -
         let queued = |status: Status| status == Status::Queued;
         if lost_race(&failure) && shared.log.head(run).await.is_ok_and(|head| queued(head.state.status())) {
             // Somebody else wrote first and left the run in the queue: look again.
-            match again.lost(failure).await {
+            match again.lost(failure, &*shared.store).await {
                 Ok(()) => continue,
+                // Nothing is wrong with it, and it can still begin.
+                Err(Error::RunBusy { .. }) => {
+                    again = Again::within(run, RACES_FOR);
+                    continue;
+                }
                 Err(corrupt) => failure = corrupt,
             }
         }
