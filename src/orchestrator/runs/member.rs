@@ -115,7 +115,7 @@ pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
                     sealed = Some(Instant::now());
                     seal(&held, &member).await?;
                 }
-                Ok(more)
+                Ok::<_, Error>(more)
             };
             match unbroken("look at runs of other services", round).await {
                 // What is asked of this service does not wait until all of them are seen to.
