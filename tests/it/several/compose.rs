@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Call, Sse};
 use crate::support::zips::zip_folder;
-use crate::support::{left_out, of_type, postgres, script_skill};
+use crate::support::{left_out, of_type, postgres, script_skill, tools};
 
 const TOKEN: &str = "a-token-of-32-characters-or-more";
 /// The usual one.
@@ -70,24 +70,32 @@ fn variables_of_the_image() -> Value {
     pairs.map(|(name, value)| (name.to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// What the file says of each service, with what its image has.
-fn services() -> Value {
+/// What the file says of each service, with what its image has; with the object store, if its program is given.
+fn services(objects: Option<&Path>) -> Value {
     let text = std::fs::read_to_string(project("deploy/docker/several.yaml")).unwrap();
-    let variables = BTreeMap::from([("SKILL_RUNNER_TOKEN", TOKEN), ("POSTGRES_PASSWORD", "not-a-secret")]);
+    let mut variables = BTreeMap::from([("SKILL_RUNNER_TOKEN", TOKEN), ("POSTGRES_PASSWORD", "not-a-secret")]);
+    if objects.is_some() {
+        // As the file itself says.
+        variables.extend([
+            ("SKILL_RUNNER_BLOBS", "s3://skill-runner/shared"),
+            ("AWS_ACCESS_KEY_ID", "id-of-the-test-key"),
+            ("AWS_SECRET_ACCESS_KEY", "secret-of-the-test-key"),
+        ]);
+    }
     let mut file: serde_norway::Value = serde_norway::from_str(&with_variables(&text, &variables)).unwrap();
     file.apply_merge().unwrap();
     let file: Value = serde_json::to_value(file).unwrap();
     let mut services = serde_json::Map::new();
     for (name, said) in file["services"].as_object().unwrap() {
         // Not started, unless its profile is asked for.
-        if said.get("profiles").is_none() {
-            services.insert(name.clone(), container(said, &file["configs"]));
+        if said.get("profiles").is_none() || objects.is_some() {
+            services.insert(name.clone(), container(said, &file["configs"], objects));
         }
     }
     services.into()
 }
 
-fn container(said: &Value, configs: &Value) -> Value {
+fn container(said: &Value, configs: &Value, objects: Option<&Path>) -> Value {
     let list = |key: &str| said.get(key).cloned().unwrap_or(json!([]));
     let image = said["image"].as_str().unwrap();
     let command = list("command");
@@ -121,6 +129,12 @@ fn container(said: &Value, configs: &Value) -> Value {
         "haproxy" => {
             (made["user"], made["group"]) = (json!("haproxy"), json!("haproxy"));
             made["command"] = json!(["haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]);
+        }
+        "chrislusf/seaweedfs" => {
+            (made["user"], made["group"]) = (json!("root"), json!("root"));
+            made["image_files"] = json!({"/usr/local/bin/weed": objects.unwrap()});
+            let words: Vec<String> = serde_json::from_value(command).unwrap();
+            made["command"] = json!([vec!["weed".to_owned()], words].concat());
         }
         other => panic!("the image {other} is not known here"),
     }
@@ -245,27 +259,42 @@ fn owner() -> String {
     nodes["nodes"].as_array().unwrap().iter().find(busy).unwrap()["name"].as_str().unwrap().to_owned()
 }
 
-#[test]
-fn the_services_of_the_compose_file_work_as_one_behind_its_load_balancer() {
-    let test = "the services of the compose file work as one";
+/// Whether this machine can give the services their namespaces.
+fn can_be_started(test: &str) -> bool {
     if !postgres::installed(test) {
-        return;
+        return false;
     }
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if !rustix::process::getuid().is_root() || !["haproxy", "ip", "unshare", "python3", "curl"].into_iter().all(has) {
-        let needs = "no root, or haproxy, iproute2, python3 or curl is missing (Debian: haproxy iproute2)";
-        assert!(
-            std::env::var_os("POSTGRES_TEST_REQUIRED").is_none() || !rustix::process::getuid().is_root(),
-            "{needs}"
-        );
-        return left_out::tell(needs, test);
+    let is_root = rustix::process::getuid().is_root();
+    let has = |program: &str| Command::new(program).arg("-h").output().is_ok();
+    if is_root && ["haproxy", "ip", "unshare", "python3", "curl"].into_iter().all(has) {
+        return true;
     }
-    // Threads keep their network, so this one is not used for anything else.
-    std::thread::spawn(whole).join().unwrap();
+    let needs = "no root, or haproxy, iproute2, python3 or curl is missing (Debian: haproxy iproute2)";
+    assert!(std::env::var_os("POSTGRES_TEST_REQUIRED").is_none() || !is_root, "{test} cannot run: {needs}");
+    left_out::tell(needs, test);
+    false
 }
 
-fn whole() {
-    let mut machine = Machine::start(&services());
+#[test]
+fn the_services_of_the_compose_file_work_as_one_behind_its_load_balancer() {
+    if can_be_started("the services of the compose file work as one") {
+        // Threads keep their network, so this one is not used for anything else.
+        std::thread::spawn(|| whole(None)).join().unwrap();
+    }
+}
+
+#[test]
+fn the_services_of_the_compose_file_share_files_in_its_object_store() {
+    let test = "the services of the compose file share files in its object store";
+    if can_be_started(test)
+        && let Some(program) = tools::object_store(test)
+    {
+        std::thread::spawn(move || whole(Some(&program))).join().unwrap();
+    }
+}
+
+fn whole(objects: Option<&Path>) {
+    let mut machine = Machine::start(&services(objects));
     crate::crash::until("the load balancer lets somebody in", || call("GET", "/readyz").send().status == 200);
     install("quick", "cat >/dev/null\necho '{\"success\":true,\"data\":{\"n\":1}}'\n");
     install("endless", "cat >/dev/null\necho '1% begun' >&2\nsleep 600\n");
