@@ -21,7 +21,7 @@ use crate::store::{self, Control, NodeLoad};
 /// How often a service looks for what it was not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often it looks for runs that should have been sealed by another one.
-const SEAL_EVERY: Duration = Duration::from_secs(10);
+const SEAL_EVERY: Duration = Duration::from_secs(5);
 /// How often the open runs of all services are counted, for the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// Runs that are looked at together.
