@@ -106,6 +106,11 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Ma
             warn!("another service has taken the run over; it is left to that");
             return Left::Settled;
         }
+        if matches!(again, Error::RunNotFound { .. }) {
+            // This service was stopped so long that others have taken the run over, ended it and deleted it.
+            warn!("the run was deleted meanwhile");
+            return Left::Settled;
+        }
         if never_fits(&again) {
             // Others wait for its place. Whoever cancels it, and the next start, try again.
             error!(error = %chain(&again), "the run's failure cannot be logged; the run is left as it is");

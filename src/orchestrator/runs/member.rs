@@ -36,10 +36,13 @@ const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
     // When the last renewal that was answered was sent.
     let mut renewed = Instant::now();
+    // At once: the answer to the request for the lease may have come late, when engines have little of it left.
+    let mut next = renewed;
     loop {
-        tokio::time::sleep(member.renewed_every()).await;
+        tokio::time::sleep_until(next).await;
         let Some(shared) = shared.upgrade() else { return };
         let sent = Instant::now();
+        next = sent + member.renewed_every();
         // Who gets no answer in time has lost it, whatever the answer would be.
         let patience = (renewed + member.given_up_after()).saturating_duration_since(sent);
         match tokio::time::timeout(patience, member.cluster.renew(load(&shared, &member))).await {
@@ -70,6 +73,7 @@ pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
         drop(shared);
         renewed = join_again(&member).await;
         member.joined(renewed);
+        next = renewed + member.renewed_every();
         info!("this service has a lease again");
     }
 }
