@@ -138,6 +138,7 @@ impl From<orchestrator::Error> for Failure {
             | E::InstallsBusy { .. }
             | E::FilesBusy
             | E::NotRecovered { .. }
+            | E::RunBusy { .. }
             | E::ShuttingDown
             | E::InsufficientStorage { .. }
             | E::SeqOutOfRange { .. }

@@ -64,6 +64,9 @@ pub enum Error {
     /// Others' files are being unpacked, and that took too long.
     #[error("the files of other requests are being unpacked or copied; try again later")]
     FilesBusy,
+    /// For longer than somebody waits, others were faster or the run was being recovered. Nothing is damaged.
+    #[error("others write to run {run} at present, or it is being recovered; try again later")]
+    RunBusy { run: String },
     #[error("the service is shutting down and takes no new work")]
     ShuttingDown,
     /// The disk is nearly full.
@@ -173,6 +176,7 @@ impl Error {
             Self::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             Self::QueueFull { .. } | Self::InstallsBusy { .. } => ErrorCode::QueueFull,
             Self::FilesBusy => ErrorCode::ResourceLimitExceeded,
+            Self::RunBusy { .. } => ErrorCode::RunBusy,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::InsufficientStorage { .. } => ErrorCode::InsufficientStorage,
             Self::SeqOutOfRange { .. } => ErrorCode::SeqOutOfRange,
@@ -212,6 +216,7 @@ impl Error {
             | Self::QueueFull { .. }
             | Self::InstallsBusy { .. }
             | Self::FilesBusy
+            | Self::RunBusy { .. }
             | Self::ShuttingDown
             | Self::InsufficientStorage { .. }
             | Self::SeqOutOfRange { .. }

@@ -16,7 +16,9 @@ use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::packages::follow;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
-use crate::orchestrator::runs::{clean_shared, deadlines, dispatch, evict, member, recovery, retention, temp_sweep};
+use crate::orchestrator::runs::{
+    clean_shared, deadlines, dispatch, evict, member, recovery, retention, take_over, temp_sweep,
+};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -124,7 +126,7 @@ impl Orchestrator {
                 member.cluster.join(member.info.clone()).await?;
                 member.joined(sent);
                 recovery::recover_packages(&shared).await?;
-                recovery::recover_abandoned(&shared, &member, usize::MAX).await?;
+                take_over::recover_all_abandoned(&shared, &member).await?;
                 shared.follow_skills().await?;
                 shared.tell_own_skills().await?;
                 tokio::spawn(follow::follow_often(Arc::downgrade(&shared)));

@@ -148,6 +148,12 @@ pub trait Cluster: Records + Removals {
     /// for itself now and then.
     fn wake(&self) -> Arc<Notify>;
 
+    /// Whether something may have been asked of this service since this was last said. What is not heard of is found by whoever looks for
+    /// itself now and then.
+    fn was_asked(&self) -> bool {
+        true
+    }
+
     /// All services whose lease has not ended long ago.
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>, Error>>;
 

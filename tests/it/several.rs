@@ -3,6 +3,7 @@
 mod access;
 mod chaos;
 mod cleanup;
+mod compose;
 mod faults;
 mod nodes;
 mod objects;

@@ -26,17 +26,14 @@ impl Client {
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.is_troubled(),
             // The actor of a run does not look at what others write: until it writes itself, its log takes nothing.
             // Nor does a cancel wait for long until a run is recovered that its service has taken over.
-            Error::Corrupt { .. } if self.world.node() > 0 && self.world.is_troubled() => true,
-            Error::Corrupt { run, .. } => {
+            Error::RunBusy { .. } if self.world.node() > 0 && self.world.is_troubled() => true,
+            Error::RunBusy { run } => {
                 let book = self.world.book.lock().unwrap();
                 book.written_by_others.iter().any(|other| other.to_string() == *run)
             }
             Error::IdempotencyConflict | Error::NotRecovered { .. } => true,
             // Whoever is asked first may know it before all packages are there.
-            Error::SkillNotFound { id, .. } if id == "demo" => {
-                // Nor can it be had while the shared files are away.
-                self.world.is_troubled() || self.world.book.lock().unwrap().installed.is_none()
-            }
+            Error::SkillNotFound { id, .. } if id == "demo" => self.world.book.lock().unwrap().installed.is_none(),
             Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
@@ -48,6 +45,7 @@ impl Client {
             | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::SandboxMissing { .. }
+            | Error::Corrupt { .. }
             | Error::Damaged { .. }
             | Error::FilesBusy
             | Error::FilesTooLarge { .. }

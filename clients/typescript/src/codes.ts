@@ -44,6 +44,7 @@ export const HINTS: Readonly<Record<string, string>> = {
   RESOURCE_LIMIT_EXCEEDED: "try it again later, use less, or raise the limit that the message names",
   RESULT_NOT_READY: "follow …/events, or ask again later",
   ROUTE_NOT_FOUND: "the API is below /v1, its reference at /docs, the user interface at /ui",
+  RUN_BUSY: "send it again after the seconds in the header Retry-After",
   RUN_FILES_GONE: "run it again",
   RUN_FINAL: "start a new run",
   RUN_NOT_FINAL: "cancel it first: POST …/cancel",

@@ -245,6 +245,8 @@ codes! {
             => request(429, Usage, each("send the right one after the seconds in the header Retry-After", "wait the seconds that the message names, and give the right token")),
         TooManyConnections = "TOO_MANY_CONNECTIONS", "The service has as many connections as it may."
             => request(503, Unreachable, each("send it again after the seconds in the header Retry-After, or raise the setting max_connections", "try again later, or raise the setting max_connections of the service")),
+        RunBusy = "RUN_BUSY", "Others write to the run at present, or it is being recovered."
+            => request(503, Failed, each("send it again after the seconds in the header Retry-After", "try again later")),
         ShuttingDown = "SHUTTING_DOWN", "The service is shutting down."
             => request(503, Unreachable, both("send it again when the service runs again")),
         RunNotRecovered = "RUN_NOT_RECOVERED", "The run was at work when the service ended, and what became of it is not known yet."

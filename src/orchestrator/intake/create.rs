@@ -442,6 +442,9 @@ impl Shared {
                 NotUsable::Unread(shortage) => return (*shortage).into(),
                 NotUsable::NotFound => String::new(),
                 NotUsable::Invalid { findings } => {
+                    if let Some(unreachable) = self.skill_sync.away(id) {
+                        return unreachable.into();
+                    }
                     let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
                     format!(": its folder is not a valid skill ({first}); see `skill-runner skill lint`")
                 }

@@ -66,7 +66,7 @@ impl Shared {
         let look = move || {
             records.into_iter().map(|(id, record)| (registry.fits(&record.agreed(&id)), id, record)).collect::<Vec<_>>()
         };
-        let mut is_locked = false;
+        let (mut is_locked, mut away) = (false, BTreeMap::new());
         for (fits, id, record) in self.blocking.run("look at the skills", look).await? {
             let settled = match fits {
                 Ok(true) => Ok(()),
@@ -77,6 +77,9 @@ impl Shared {
             };
             if let Err(error) = settled {
                 is_locked |= is_held(&error);
+                if let Error::Blobs(unreachable @ blobs::Error::Unreachable { .. }) = &error {
+                    away.insert(id.clone(), unreachable.clone());
+                }
                 missing.insert(id.clone(), not_here(&id, &error));
             }
         }
@@ -86,6 +89,7 @@ impl Shared {
         } else {
             *failed = Some((list.revision, Instant::now()));
         }
+        self.skill_sync.set_away(away);
         self.registry.set_missing(missing);
         Ok(())
     }

@@ -69,8 +69,13 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) -
         let queued = |status: Status| status == Status::Queued;
         if lost_race(&failure) && shared.log.head(run).await.is_ok_and(|head| queued(head.state.status())) {
             // Somebody else wrote first and left the run in the queue: look again.
-            match again.lost(failure).await {
+            match again.lost(failure, &*shared.store).await {
                 Ok(()) => continue,
+                // Nothing is wrong with it, and it can still begin.
+                Err(Error::RunBusy { .. }) => {
+                    again = Again::within(run, RACES_FOR);
+                    continue;
+                }
                 Err(corrupt) => failure = corrupt,
             }
         }
@@ -99,6 +104,11 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Ma
     while let Err(again) = give_up(shared, run, &failure).await {
         if not_owner(&again) {
             warn!("another service has taken the run over; it is left to that");
+            return Left::Settled;
+        }
+        if matches!(again, Error::RunNotFound { .. }) {
+            // This service was stopped so long that others have taken the run over, ended it and deleted it.
+            warn!("the run was deleted meanwhile");
             return Left::Settled;
         }
         if never_fits(&again) {

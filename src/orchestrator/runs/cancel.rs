@@ -58,7 +58,7 @@ impl Orchestrator {
                     }
                 }
                 // Somebody else wrote first, or it has got an actor: look again.
-                Err(error) if lost_race(&error) => again.lost(error).await?,
+                Err(error) if lost_race(&error) => again.lost(error, &*self.shared.store).await?,
                 Err(error) => {
                     let Some(status) = met_final(&error) else { return Err(error) };
                     return self.canceled(run, status, false, "the run is over already").await;

@@ -86,7 +86,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error
                 perform(shared, journal.state());
                 return Ok(());
             }
-            Err(error) if lost_race(&error) => again.lost(error).await?,
+            Err(error) if lost_race(&error) => again.lost(error, &*shared.store).await?,
             // Answered, canceled or asked anew meanwhile: there is nothing to decide.
             Err(Error::Refused(
                 Refusal::InteractionNotPending { .. } | Refusal::RunFinal { .. } | Refusal::Illegal { .. },

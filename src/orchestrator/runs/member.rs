@@ -13,13 +13,15 @@ use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::runs::dispatch::give_back;
-use crate::orchestrator::runs::{deadlines, recovery};
+use crate::orchestrator::runs::{deadlines, take_over};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::membership::Membership;
 use crate::store::{self, Control, NodeLoad};
 
 /// How often a service looks for what it was not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it looks for runs that should have been sealed by another one.
+const SEAL_EVERY: Duration = Duration::from_secs(5);
 /// How often the open runs of all services are counted, for the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// Runs that are looked at together.
@@ -34,10 +36,13 @@ const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
     // When the last renewal that was answered was sent.
     let mut renewed = Instant::now();
+    // At once: the answer to the request for the lease may have come late, when engines have little of it left.
+    let mut next = renewed;
     loop {
-        tokio::time::sleep(member.renewed_every()).await;
+        tokio::time::sleep_until(next).await;
         let Some(shared) = shared.upgrade() else { return };
         let sent = Instant::now();
+        next = sent + member.renewed_every();
         // Who gets no answer in time has lost it, whatever the answer would be.
         let patience = (renewed + member.given_up_after()).saturating_duration_since(sent);
         match tokio::time::timeout(patience, member.cluster.renew(load(&shared, &member))).await {
@@ -68,6 +73,7 @@ pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
         drop(shared);
         renewed = join_again(&member).await;
         member.joined(renewed);
+        next = renewed + member.renewed_every();
         info!("this service has a lease again");
     }
 }
@@ -94,7 +100,7 @@ fn load(shared: &Shared, member: &Membership) -> NodeLoad {
 /// Sees to what was asked of this service, and to runs whose service is gone, until this one ends.
 pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
     let asked = member.cluster.wake();
-    let (mut counted, mut looked): (Option<Instant>, Option<Instant>) = (None, None);
+    let (mut counted, mut looked, mut sealed): (Option<Instant>, Option<Instant>, Option<Instant>) = Default::default();
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
         let due = looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
@@ -103,8 +109,17 @@ pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
         }
         if member.has_lease() {
             let round = async {
-                answer(&held, &member).await?;
-                if due { look(&held, &member).await } else { Ok(false) }
+                // Whoever was woken for the queue alone has nothing to answer.
+                if member.cluster.was_asked() || due {
+                    answer(&held, &member).await?;
+                }
+                give_back_again(&held, &member).await;
+                let more = due && look(&held, &member).await?;
+                if sealed.is_none_or(|last| last.elapsed() >= SEAL_EVERY) {
+                    sealed = Some(Instant::now());
+                    seal(&held, &member).await?;
+                }
+                Ok::<_, Error>(more)
             };
             match unbroken("look at runs of other services", round).await {
                 // What is asked of this service does not wait until all of them are seen to.
@@ -131,12 +146,14 @@ pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
             biased;
             () = closing.cancelled() => return,
             () = asked.notified() => {}
+            // There is room to take over more of them.
+            () = member.has_room() => looked = None,
             () = tokio::time::sleep_until(looked.unwrap_or_else(Instant::now) + LOOK_EVERY) => {}
         }
     }
 }
 
-/// Does what was asked of this service, and has it look at the queue.
+/// Does what was asked of this service.
 async fn answer(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Error> {
     for (run, control) in member.cluster.asked().await? {
         let Control::Cancel { requested_by, reason } = control;
@@ -148,28 +165,36 @@ async fn answer(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Er
             }
         });
     }
+    Ok(())
+}
+
+/// Gives back what could not be given back, and has the queue looked at: whoever was woken for it is told so.
+async fn give_back_again(shared: &Arc<Shared>, member: &Arc<Membership>) {
     for run in member.take_not_given_back() {
         let _taking = member.taking.lock().await;
         give_back(shared, member, run).await;
     }
-    // Whoever was woken for the queue is told so.
     shared.queue.look_again();
-    Ok(())
 }
 
 /// Sees to runs that nobody sees to. Whether there may be more of them.
 async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<bool, Error> {
-    let more = recovery::recover_abandoned(shared, member, AT_ONCE).await?;
+    let more = take_over::recover_abandoned(shared, member).await?;
     for run in member.cluster.due(AT_ONCE).await? {
         if let Err(error) = deadlines::decide(shared, run).await {
             warn!(run.id = %run, error = %chain(&error), "what was due for a run could not be done; trying again");
         }
     }
+    Ok(more)
+}
+
+/// Seals runs that nobody else has sealed.
+async fn seal(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Error> {
     let grace = Duration::from_secs(shared.settings.store.seal_grace_seconds);
     let unsealed = member.cluster.unsealed(grace + SEALED_BY_OTHERS_AFTER, AT_ONCE).await?;
     let unsealed: Vec<_> = unsealed.into_iter().filter(|run| !shared.sealer.is_pending(*run)).collect();
     if !unsealed.is_empty() {
         shared.sealer.seal_anew(unsealed);
     }
-    Ok(more)
+    Ok(())
 }

@@ -14,6 +14,7 @@ pub(crate) mod recovery;
 pub(crate) mod reply;
 pub(crate) mod retention;
 pub(crate) mod sweep_homes;
+pub(crate) mod take_over;
 pub(crate) mod temp_sweep;
 
 pub use cancel::Canceled;

@@ -25,9 +25,8 @@ use crate::orchestrator::packages::install::recover_installs;
 use crate::orchestrator::packages::record::Records;
 use crate::orchestrator::packages::share_installs::share_end;
 use crate::orchestrator::runs::actor::record_uncovered;
-use crate::orchestrator::runs::dispatch::{give_back, set_aside};
+use crate::orchestrator::runs::dispatch::give_back;
 use crate::orchestrator::shared::Shared;
-use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::{at_rest, process};
 use crate::store::{IndexKey, Labels};
@@ -44,8 +43,6 @@ const RECOVERED_FIRST: usize = 64;
 const EVENTS_READ_FIRST: Seq = Seq(200_000);
 /// When runs that could not be recovered are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often it is looked whether the actor of a run that was overtaken is gone.
-const ACTOR_LEAVES_IN: Duration = Duration::from_millis(20);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -105,65 +102,6 @@ async fn sweep_processes(shared: &Arc<Shared>) -> Result<(), Error> {
 pub(crate) async fn recover_here(shared: &Arc<Shared>) -> Result<(), Error> {
     sweep_processes(shared).await?;
     sweep_folders(shared).await
-}
-
-/// Take up to so many runs over whose service is gone, and bring each into a state that is true now. Whether there may be more of them.
-pub(crate) async fn recover_abandoned(
-    shared: &Arc<Shared>,
-    member: &Arc<Membership>,
-    most: usize,
-) -> Result<bool, Error> {
-    let mut left = most;
-    while left > 0 {
-        let taken = {
-            let _taking = member.taking.lock().await;
-            let taken = member.cluster.take_abandoned(left.min(AT_ONCE)).await?;
-            member.recovers(&taken);
-            taken
-        };
-        if taken.is_empty() {
-            return Ok(false);
-        }
-        left = left.saturating_sub(taken.len());
-        for run in &taken {
-            // One that was overtaken by the end of its own lease may not be gone yet.
-            while shared.live.contains(*run) {
-                tokio::time::sleep(ACTOR_LEAVES_IN).await;
-            }
-        }
-        let outcomes = join_all(taken.iter().map(|run| recover_one(shared, *run))).await;
-        for (run, outcome) in taken.iter().zip(outcomes) {
-            match outcome {
-                Ok(()) => {
-                    shared.recovered.fetch_add(1, Relaxed);
-                    info!(run.id = %run, "took over the run of a service that is gone");
-                }
-                Err(error) if lost_race(&error) => {
-                    shared.files().forget(*run);
-                    // Who wrote first has moved it on; or its log takes nothing, and it would be taken over again at once.
-                    member.recovered(*run);
-                    set_aside(shared, member, *run);
-                    continue;
-                }
-                Err(error) if not_owner(&error) => shared.files().forget(*run),
-                // It is still owned, and tried again by whoever finds the lease ended.
-                Err(error) => {
-                    warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");
-                    match NotRecovered::now(shared, *run).await {
-                        Some(left) => drop(tokio::spawn(recover_later(Arc::downgrade(shared), vec![left]))),
-                        None => member.recovered(*run),
-                    }
-                    continue;
-                }
-            }
-            // One that is final or waits was given back by the append; one that is in the queue is given back here.
-            let _taking = member.taking.lock().await;
-            member.recovered(*run);
-            give_back(shared, member, *run).await;
-        }
-        shared.queue.look_again();
-    }
-    Ok(true)
 }
 
 /// Open runs by what is to be done with them, each in the order of their ids.
@@ -243,14 +181,14 @@ async fn recover_in_background(shared: Weak<Shared>) {
 }
 
 /// Without the run's lock: who has it and wants to write waits for this.
-async fn recover_one(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+pub(super) async fn recover_one(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     let state = recover_run(shared, run).await?;
     wake(shared, follow_up(shared, &state).await.into_iter().collect());
     Ok(())
 }
 
 /// A run that could not be recovered, as it was then.
-struct NotRecovered {
+pub(super) struct NotRecovered {
     run: RunId,
     status: Status,
     turns: u32,
@@ -259,7 +197,7 @@ struct NotRecovered {
 
 impl NotRecovered {
     /// `None` if its row cannot be read.
-    async fn now(shared: &Shared, run: RunId) -> Option<Self> {
+    pub(super) async fn now(shared: &Shared, run: RunId) -> Option<Self> {
         let state = shared.log.head(run).await.ok()?.state;
         Some(Self { run, status: state.status(), turns: state.turns, head: state.head_seq })
     }
@@ -277,7 +215,7 @@ impl NotRecovered {
 }
 
 /// Recover what a full disk or the like has prevented: such a run would seem to go on until the next start.
-async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
+pub(super) async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
     while !failed.is_empty() {
         tokio::time::sleep(AGAIN_AFTER).await;
         let Some(shared) = shared.upgrade() else { return };

@@ -94,7 +94,7 @@ impl Orchestrator {
                     let request_id = journal.state().request_id;
                     return Ok(Replied { request_id, status: Status::Queued, accepted: true });
                 }
-                Err(error) if lost_race(&error) => again.lost(error).await?,
+                Err(error) if lost_race(&error) => again.lost(error, &*self.shared.store).await?,
                 Err(error) => return Err(error),
             }
         }

@@ -97,12 +97,21 @@ impl LiveRuns {
 
     /// Waits until no run has an actor.
     pub(crate) async fn until_none(&self) {
+        self.until(BTreeMap::is_empty).await;
+    }
+
+    /// Waits until this run has no actor.
+    pub(crate) async fn until_gone(&self, run: RunId) {
+        self.until(|actors| !actors.contains_key(&run)).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&BTreeMap<RunId, Address>) -> bool) {
         loop {
             let left = self.left.notified();
             tokio::pin!(left);
             // Register before looking: an end between the two would be missed.
             left.as_mut().enable();
-            if self.actors().is_empty() {
+            if is_so(&self.actors()) {
                 return;
             }
             left.await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,8 @@ use crate::store::{Cluster, NodeInfo};
 /// How long a run that cannot be read or logged is set aside, at first and at last.
 const SET_ASIDE: Duration = Duration::from_secs(1);
 const SET_ASIDE_AT_MOST: Duration = Duration::from_secs(600);
+/// With so few runs that are being taken over it is looked for more at once.
+const ROOM_FROM: usize = 32;
 
 /// A service that several share a store with.
 pub(crate) struct Membership {
@@ -32,8 +34,32 @@ pub(crate) struct Membership {
     kept: Mutex<BTreeSet<RunId>>,
     /// Runs that were taken over and are being recovered here: nobody else of this service gives them back.
     recovering: Mutex<BTreeSet<RunId>>,
+    /// Runs that are being taken over, and who is told when there are few.
+    taken_over: Mutex<BTreeSet<RunId>>,
+    room: Notify,
+    settled: Notify,
     /// Held while runs are taken from the queue, until they are in this service's own.
     pub taking: tokio::sync::Mutex<()>,
+}
+
+/// A run is being taken over.
+pub(crate) struct TakesOver {
+    member: Arc<Membership>,
+    run: RunId,
+}
+
+impl Drop for TakesOver {
+    fn drop(&mut self) {
+        let left = {
+            let mut under_way = self.member.under_way();
+            under_way.remove(&self.run);
+            under_way.len()
+        };
+        self.member.settled.notify_waiters();
+        if left == ROOM_FROM {
+            self.member.room.notify_one();
+        }
+    }
 }
 
 impl Membership {
@@ -50,6 +76,9 @@ impl Membership {
             unsettled: Mutex::default(),
             kept: Mutex::default(),
             recovering: Mutex::default(),
+            taken_over: Mutex::default(),
+            room: Notify::new(),
+            settled: Notify::new(),
             taking: Default::default(),
         }
     }
@@ -132,6 +161,36 @@ impl Membership {
         self.recovering().extend(runs);
     }
 
+    /// How many runs are being taken over.
+    pub(crate) fn taken_over(&self) -> usize {
+        self.under_way().len()
+    }
+
+    /// This one is being taken over, until what is returned is dropped. Nothing if it is already: it was given to this service again, under its
+    /// next lease.
+    pub(crate) fn takes_over(self: &Arc<Self>, run: RunId) -> Option<TakesOver> {
+        self.under_way().insert(run).then(|| TakesOver { member: self.clone(), run })
+    }
+
+    /// Waits until no run is being taken over.
+    pub(crate) async fn none_is_taken_over(&self) {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // Register before looking: an end between the two would be missed.
+            settled.as_mut().enable();
+            if self.under_way().is_empty() {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Until there is room again to take runs over.
+    pub(crate) async fn has_room(&self) {
+        self.room.notified().await;
+    }
+
     /// What became of this one is on record, or is the concern of others.
     pub(crate) fn recovered(&self, run: RunId) {
         self.recovering().remove(&run);
@@ -139,6 +198,10 @@ impl Membership {
 
     pub(crate) fn is_recovering(&self, run: RunId) -> bool {
         self.recovering().contains(&run)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.taken_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recovering(&self) -> MutexGuard<'_, BTreeSet<RunId>> {

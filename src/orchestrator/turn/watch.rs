@@ -149,11 +149,7 @@ impl Attempt<'_> {
                 biased;
                 Some(message) = self.mailbox.recv() => self.cancel(message, journal).await?,
                 () = self.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
-                () = self.lease.cancelled(), if self.stop.is_none() => {
-                    // Nothing of it may be left when its next owner begins.
-                    self.process.stop(Duration::ZERO);
-                    self.stop = Some(Stop::Shutdown);
-                }
+                () = self.lease.cancelled(), if self.stop.is_none() => self.end_with_lease(),
                 () = renewed(&mut self.lease_until) => self.tell_lease(),
                 advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
                 output = self.process.next(), if !batch.is_full() => {
@@ -210,6 +206,12 @@ impl Attempt<'_> {
                 self.record(journal, &mut batch).await?;
             }
         }
+    }
+
+    /// Nothing of it may be left when its next owner begins.
+    fn end_with_lease(&mut self) {
+        self.process.stop(Duration::ZERO);
+        self.stop = Some(Stop::Shutdown);
     }
 
     /// The processes of the run end with the lease, whatever becomes of the service.
@@ -404,9 +406,22 @@ impl Attempt<'_> {
 
     async fn cancel(&mut self, message: CancelMessage, journal: &mut Journal) -> Result<(), Error> {
         let CancelMessage { requested_by, reason, answer } = message;
-        // If what the engine said cannot be logged, the run fails, and whoever asked looks again.
-        journal.settle().await?;
-        let committed = journal.commit(Command::Cancel { requested_by, reason }).await;
+        let lease = self.lease.clone();
+        let logged = async {
+            // If what the engine said cannot be logged, the run fails, and whoever asked looks again.
+            journal.settle().await?;
+            Ok::<_, Error>(journal.commit(Command::Cancel { requested_by, reason }).await)
+        };
+        tokio::pin!(logged);
+        let committed = tokio::select! {
+            biased;
+            committed = &mut logged => committed?,
+            // The store may be away for longer than the lease.
+            () = lease.cancelled(), if self.stop.is_none() => {
+                self.end_with_lease();
+                logged.await?
+            }
+        };
         let accepted = committed.is_ok();
         // Whoever asked may be gone; the cancel is carried out all the same.
         let _ = answer.send(committed.map(|()| Status::Running));

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
@@ -175,6 +176,8 @@ pub(crate) fn foreign(payload: &str) -> bool {
 pub(super) struct Waker {
     pub(super) node: NodeId,
     pub(super) wake: Arc<Notify>,
+    /// Set when something was asked of the node.
+    pub(super) was_asked: Arc<AtomicBool>,
     pub(super) records: watch::Sender<u64>,
     /// How long the server may take to answer.
     pub(super) answer_patience: Duration,
@@ -182,6 +185,7 @@ pub(super) struct Waker {
 
 impl Waker {
     fn all(&self) {
+        self.was_asked.store(true, Ordering::Release);
         self.wake.notify_one();
         self.records();
     }
@@ -233,7 +237,11 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
                         Some(said) => {
                             let news = said.appended.into_iter().filter(|(run, head)| heads.is_news(run, *head));
                             look_up(&questions, &heads, news.map(|(run, _)| run).collect()).await;
-                            if said.queued || said.asked.contains(&waker.node) {
+                            let is_asked = said.asked.contains(&waker.node);
+                            if is_asked {
+                                waker.was_asked.store(true, Ordering::Release);
+                            }
+                            if said.queued || is_asked {
                                 waker.wake.notify_one();
                             }
                             if said.records {

@@ -3,6 +3,7 @@
 //! Every question here may be sent again after its answer was lost: none does more harm twice than once.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -93,12 +94,18 @@ pub(super) struct Member {
     pub(super) link: Link,
     pub(super) heads: Arc<Heads>,
     pub(super) held: Arc<Held>,
-    pub(super) wake: Arc<Notify>,
+    wakes: Wakes,
     pub(super) records: RecordReads,
     /// One at a time takes: what is taken is known before the next asks.
     taking: tokio::sync::Mutex<()>,
     /// Questions of others that were told, and are not yet known to be removed.
     told: Mutex<HashSet<Uuid>>,
+}
+
+/// What is heard of what others do.
+pub(super) struct Wakes {
+    pub(super) wake: Arc<Notify>,
+    pub(super) was_asked: Arc<AtomicBool>,
 }
 
 fn micros(duration: Duration) -> f64 {
@@ -123,14 +130,8 @@ fn storable(text: &str) -> String {
 }
 
 impl Member {
-    pub(super) fn new(
-        link: Link,
-        heads: Arc<Heads>,
-        held: Arc<Held>,
-        wake: Arc<Notify>,
-        records: RecordReads,
-    ) -> Member {
-        Member { link, heads, held, wake, records, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
+    pub(super) fn new(link: Link, heads: Arc<Heads>, held: Arc<Held>, wakes: Wakes, records: RecordReads) -> Member {
+        Member { link, heads, held, wakes, records, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
     }
 
     fn lease(&self) -> Result<Lease, Error> {
@@ -416,7 +417,11 @@ impl Cluster for Member {
     }
 
     fn wake(&self) -> Arc<Notify> {
-        self.wake.clone()
+        self.wakes.wake.clone()
+    }
+
+    fn was_asked(&self) -> bool {
+        self.wakes.was_asked.swap(false, Ordering::AcqRel)
     }
 
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>, Error>> {

@@ -17,10 +17,11 @@ use super::reach::{Server, Wire, servers};
 use super::tls::Stream;
 use crate::domain::causes::chain;
 
-/// Commits become durable and visible in this order, and a forgotten transaction does not hold locks for long. The server
-/// looks for lost clients itself, too.
+/// Commits become durable and visible in this order. Whoever is stopped in the middle of a transaction holds the rows of its runs, and the
+/// appends of others to them, for less time than the shortest lease: who takes these runs over finds the rows free. The server looks for lost
+/// clients itself, too.
 const SETTINGS: &str = "set client_min_messages = warning; set bytea_output = hex; set timezone = 'UTC'; \
-     set idle_in_transaction_session_timeout = '30s'; set default_transaction_isolation = 'read committed'; \
+     set idle_in_transaction_session_timeout = '3s'; set default_transaction_isolation = 'read committed'; \
      set jit = off; set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; ";
 
 /// Weaker levels lose acknowledged commits; a stronger one of the operator's stays.

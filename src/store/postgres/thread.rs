@@ -15,7 +15,7 @@ use super::group::{Request, Scope};
 use super::heads::Heads;
 use super::link::{Link, Patience};
 use super::listen::{self, Waker};
-use super::member::Member;
+use super::member::{Member, Wakes};
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
@@ -200,12 +200,15 @@ async fn begin(
     let member = woken.map(|woken| {
         let wake = Arc::new(Notify::new());
         let (records, changed) = watch::channel(0);
-        let waker = Waker { node, wake: wake.clone(), records, answer_patience: options.answer_patience };
+        let was_asked = Arc::new(AtomicBool::new(true));
+        let (told, answer_patience) = (was_asked.clone(), options.answer_patience);
+        let waker = Waker { node, wake: wake.clone(), was_asked: told, records, answer_patience };
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
         tokio::spawn(listen::look(questions.clone(), heads.clone()));
         tokio::spawn(listen::listen(place, questions.clone(), heads.clone(), waker));
-        Arc::new(Member::new(link("member"), heads, held, wake, RecordReads { questions, changed }))
+        let wakes = Wakes { wake, was_asked };
+        Arc::new(Member::new(link("member"), heads, held, wakes, RecordReads { questions, changed }))
     });
     let disk_bytes = Arc::new(AtomicU64::new(0));
     tokio::spawn(measure(link("measure"), disk_bytes.clone()));

@@ -288,7 +288,8 @@ fn a_service_without_the_package_says_so_and_does_not_run_the_old_one() {
     fs::rename(&shared, &away).unwrap();
     fs::create_dir(&shared).unwrap();
     let two = own_skills(&services, "two");
-    assert_eq!(two.post("/v1/jobs", &json!({"skill_id": "demo"})).refusal().0, 404);
+    let refused = two.post("/v1/jobs", &json!({"skill_id": "demo"}));
+    assert_eq!(refused.refusal(), (503, "STORE_UNREACHABLE".to_owned()), "it can be sent again: {}", refused.text());
     let listed = two.get("/v1/skills").json();
     assert_eq!((&listed["skills"], &listed["invalid"][0]["folder"]), (&json!([]), &json!("demo")), "{listed}");
     fs::remove_dir_all(&shared).unwrap();

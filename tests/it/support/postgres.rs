@@ -33,7 +33,7 @@ pub struct Server {
 }
 
 /// The folder of its programs, if it is installed.
-fn programs() -> Option<PathBuf> {
+pub fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
     found.sort();

@@ -13,7 +13,6 @@ mod store;
 mod workers;
 
 pub use play::play;
-pub use stage::CALM_STEP_MAX;
 pub use workers::Workers;
 
 /// Seeds of a usual test run.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use serde_json::Value;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::statechart::Status;
+use skill_runner::domain::time::Timestamp;
 use skill_runner::fcmp::LogHead;
 use skill_runner::store::{Append, EventBatch, IndexChange, IndexKey, StoreClock};
 
@@ -35,6 +37,8 @@ struct State {
     orphans: Vec<(RunId, Seq)>,
     /// Where each run had its last turn.
     last: BTreeMap<RunId, usize>,
+    /// Before when a run may not be begun again, by the store's clock.
+    not_before: BTreeMap<RunId, i64>,
 }
 
 #[derive(Default)]
@@ -239,6 +243,10 @@ impl Workers {
         let now = (self.clock)();
         let mut state = self.state();
         let mut wrong = None;
+        state.not_before.extend(append.events.iter().filter_map(not_before).map(|moment| (run, moment)));
+        if begins && state.not_before.remove(&run).is_some_and(|moment| now < moment) {
+            wrong = Some(format!("{name} is begun again too early"));
+        }
         if let Some(owner) = state.owners.get(&run).copied()
             && owner != by
             && !state.is_over(owner, now)
@@ -291,6 +299,16 @@ impl Workers {
             world.violated(wrong);
         }
     }
+}
+
+/// The moment before which a turn may not be begun again, if one of the events says so.
+fn not_before(batch: &EventBatch) -> Option<i64> {
+    let events = batch.events().filter(|(_, event)| contains(event, b"\"type\":\"run.retry.scheduled\""));
+    let moment = |event: &[u8]| {
+        let event: Value = serde_json::from_slice(event).unwrap();
+        serde_json::from_value::<Timestamp>(event["data"]["not_before"].clone()).unwrap().as_micros()
+    };
+    events.map(|(_, event)| moment(&event)).last()
 }
 
 fn is_turn_start(event: &[u8]) -> bool {
