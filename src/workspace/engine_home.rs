@@ -182,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn the_homes_of_the_operator_and_of_the_run_are_made_for_their_user_alone() {
+        for caches in [&[][..], &["cache"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let home = |name: &str| folder.path().join(name);
+            EngineHome::new(home("run"), &home("operator"), SharedHome { caches, ..SHARED }).prepare().unwrap();
+            for made in ["run", "operator"].map(home).into_iter().chain(caches.iter().map(|c| home("operator").join(c)))
+            {
+                assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+            }
+        }
+    }
+
+    #[test]
     fn copies_of_settings_go_with_the_turn_and_caches_before_the_next() {
         let shared = SharedHome { settings: &["config"], caches: &["config", "cache"], ..SHARED };
         let place = Place::new();

@@ -1,7 +1,9 @@
 //! A proper end of a feed means that its end was reached, however slowly it is read and whatever becomes of the run meanwhile.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
@@ -58,6 +60,26 @@ fn a_slow_reader_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
             let ended = answer.ends_with(b"\r\n0\r\n\r\n");
             assert_eq!(ended, has_last(&answer), "{feed}: a proper end means that the end was reached");
             assert!(answer.len() > 4096, "{feed}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_of_a_log_that_is_damaged_meanwhile_is_cut_off() {
+    let server = Server::with(&[("seal_grace_seconds", "0")]);
+    server.skill("long", LONG_LOG, json!({}));
+    // Each where a reader who began comes last.
+    let damages: [fn(&File, u64); 2] =
+        [|log, end| log.set_len(end - end / 8).unwrap(), |log, end| log.write_all_at(b"#", end - end / 8).unwrap()];
+    for damage in damages {
+        for feed in ["events/history", "events"] {
+            let run = sealed(&server, "long");
+            let log = File::options().write(true).open(server.run_dir(&run).join("logs/events.jsonl")).unwrap();
+            let answer = slowly(&server, &format!("/v1/jobs/{run}/{feed}"), || {
+                damage(&log, log.metadata().unwrap().len());
+            });
+            assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > 4096, "{feed}");
+            assert!(!answer.ends_with(b"\r\n0\r\n\r\n"), "{feed}: what broke off has no proper end");
         }
     }
 }
