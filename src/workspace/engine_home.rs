@@ -117,7 +117,7 @@ impl EngineHome {
         let read = files::read_beneath(&self.own, Path::new(login), LOGIN_MAX).ok().flatten();
         let before = files::read_followed(&target).map_err(Error::on("read", &target))?;
         match read {
-            Some(bytes) if is_like(&bytes, &before) => files::write_private(&target, &bytes),
+            Some(bytes) if is_like(&bytes, &before) => files::write_private_durably(&target, &bytes),
             Some(_) | None => {
                 tracing::warn!(path = %target.display(), "an engine left a login that cannot be read; the former one stays");
                 Ok(())
