@@ -28,8 +28,11 @@ fn split(call: &FileCall) -> (&str, String) {
     (folder, format!("`{name}{}`", call.to.as_deref().map(to).unwrap_or_default()))
 }
 
+/// The names in a folder, by what is done to them.
+type Names = BTreeMap<Deed, Vec<String>>;
+
 pub(super) fn printed(ends: &BTreeMap<(FileCall, &str), End>) -> String {
-    let mut rows: BTreeMap<(&str, [&str; 3]), BTreeMap<Deed, Vec<String>>> = BTreeMap::new();
+    let mut rows: BTreeMap<(&str, [&str; 3]), Names> = BTreeMap::new();
     for call in ends.keys().map(|(call, _)| call).collect::<BTreeSet<_>>() {
         let [eio, enospc] = ["EIO", "ENOSPC"].map(|error| ends.get(&(call.clone(), error)));
         let [first, second] = [eio, enospc].map(|end| end.map_or("not met", |end| end.run.as_str()));
