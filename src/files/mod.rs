@@ -61,6 +61,6 @@ pub(crate) use tree_size::{sizes_below, tree_size};
 pub(crate) use unnamed::Unnamed;
 pub(crate) use way::clear_way;
 pub(crate) use write::{
-    create_private_durably, write_durably, write_own, write_private, write_private_durably_with, write_whole,
-    write_whole_with,
+    create_private_durably, write_durably, write_own, write_private, write_private_durably, write_private_durably_with,
+    write_whole, write_whole_with,
 };

@@ -60,7 +60,18 @@ pub(crate) fn write_own(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// Writes a file whole and returns when it would survive a power cut. Not for a run's folder: a link in the folder's place
 /// is followed, since an operator may have put it there.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
+    replace_durably(path, bytes, READABLE_BY_ALL)
+}
+
+/// The same for a file that only its owner can read; its folder is created likewise.
+pub(crate) fn write_private_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    create_private_folder(parent(path))?;
+    replace_durably(path, bytes, PRIVATE)
+}
+
+/// The content is on the disk before it has the name: what was there is not lost for a file without content.
+fn replace_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let mut temporary = create_beside(path, mode)?;
     write_all(temporary.as_file_mut(), path, bytes)?;
     step("sync", path)?;
     temporary.as_file().sync_all().map_err(Error::on("sync", path))?;

@@ -1,7 +1,8 @@
 //! The targets fed with their corpus and what is made of it, for as long as is wanted.
 //!
 //! `FUZZ_SECONDS` says how long each target is fed (one second if it says nothing), `FUZZ_TARGET` names one of them,
-//! `FUZZ_SEED` gives other inputs. An input that breaks a target is kept as `fuzz/found/<target>`.
+//! `FUZZ_SEED` gives other inputs. An input that breaks a target is kept as `fuzz/found/<target>`. `FUZZ_KEPT` names a folder for
+//! inputs that took a new way: a later run goes on from them, so that a long run can be made of pieces.
 
 use std::collections::HashSet;
 use std::fs;
@@ -27,8 +28,13 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(name)
 }
 
-fn corpus(target: &Target) -> Vec<Vec<u8>> {
-    let entries = fs::read_dir(folder("corpus").join(&target.name)).map(|entries| entries.flatten().collect());
+/// Where inputs that took a new way are kept for a later run.
+fn kept(target: &Target) -> Option<PathBuf> {
+    std::env::var_os("FUZZ_KEPT").map(|kept| Path::new(&kept).join(&target.name))
+}
+
+fn inputs_in(place: &Path) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(place).map(|entries| entries.flatten().collect());
     let mut paths: Vec<PathBuf> = entries.unwrap_or_else(|_| Vec::new()).iter().map(fs::DirEntry::path).collect();
     paths.sort();
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
@@ -57,9 +63,12 @@ fn feed(target: &Target, time: Duration, seed: u64) -> Result<(u64, usize), Stri
         }
     });
     let mut random = Random::new(seed);
-    let mut inputs = corpus(target);
+    let mut inputs = inputs_in(&folder("corpus").join(&name));
+    assert!(!inputs.is_empty(), "{name} has no corpus");
+    let kept = kept(target);
+    inputs.extend(kept.iter().flat_map(|place| inputs_in(place)));
     let given = inputs.len();
-    assert!(given > 0, "{name} has no corpus");
+    kept.iter().for_each(|place| fs::create_dir_all(place).unwrap());
     let mut ways = HashSet::new();
     let mut fed = 0;
     while fed < given as u64 || began.elapsed() < time {
@@ -76,6 +85,9 @@ fn feed(target: &Target, time: Duration, seed: u64) -> Result<(u64, usize), Stri
         };
         fed += 1;
         if ways.insert(way) && fed > given as u64 && inputs.len() < KEPT_MAX {
+            if let Some(place) = &kept {
+                fs::write(place.join(inputs.len().to_string()), &input).unwrap();
+            }
             inputs.push(input);
         }
     }

@@ -117,7 +117,7 @@ impl EngineHome {
         let read = files::read_beneath(&self.own, Path::new(login), LOGIN_MAX).ok().flatten();
         let before = files::read_followed(&target).map_err(Error::on("read", &target))?;
         match read {
-            Some(bytes) if is_like(&bytes, &before) => files::write_private(&target, &bytes),
+            Some(bytes) if is_like(&bytes, &before) => files::write_private_durably(&target, &bytes),
             Some(_) | None => {
                 tracing::warn!(path = %target.display(), "an engine left a login that cannot be read; the former one stays");
                 Ok(())
@@ -178,6 +178,19 @@ mod tests {
         fn replace(&self, path: &str, text: &str) {
             self.write("new", text);
             fs::rename(self.at("new"), self.at(path)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_homes_of_the_operator_and_of_the_run_are_made_for_their_user_alone() {
+        for caches in [&[][..], &["cache"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let home = |name: &str| folder.path().join(name);
+            EngineHome::new(home("run"), &home("operator"), SharedHome { caches, ..SHARED }).prepare().unwrap();
+            for made in ["run", "operator"].map(home).into_iter().chain(caches.iter().map(|c| home("operator").join(c)))
+            {
+                assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+            }
         }
     }
 

@@ -149,6 +149,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_skill_closed_is_opened_again_and_a_link_in_the_place_of_its_run_is_moved_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Layout::new(folder.path()).run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
+        create_for_engine(&paths, false).unwrap();
+        fs::write(paths.file(RunFile::Stdout), "").unwrap();
+        // From the inside out, as somebody who is not root must.
+        let closed = [paths.file(RunFile::Stdout), paths.folder(RunFolder::Logs), paths.root.clone()];
+        for path in &closed {
+            fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+        }
+        reclaim(&paths).unwrap();
+        let modes = closed.map(|path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o700);
+        assert_eq!(modes, [0o600, 0o700, 0o700]);
+
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::remove_dir_all(&paths.root).unwrap();
+        std::os::unix::fs::symlink(&outside, &paths.root).unwrap();
+        create_for_engine(&paths, false).unwrap();
+        assert!(fs::symlink_metadata(&paths.root).unwrap().is_dir());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_removed_run_frees_its_bytes_and_leaves_nothing_even_of_read_only_folders() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
@@ -163,8 +187,11 @@ mod tests {
         fs::create_dir(&locked).unwrap();
         fs::write(locked.join("inside"), [0; 1000]).unwrap();
         fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
-        assert_eq!(remove_run(&paths).unwrap(), 11_110);
-        for folder in [layout.runs(), layout.tmp(), layout.homes()] {
+        fs::create_dir_all(paths.sealed.parent().unwrap()).unwrap();
+        fs::write(&paths.sealed, [0; 5]).unwrap();
+        fs::write(paths.sealed.with_extension("idx"), "").unwrap();
+        assert_eq!(remove_run(&paths).unwrap(), 11_115);
+        for folder in [layout.runs(), layout.tmp(), layout.homes(), layout.sealed()] {
             assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         }
         assert_eq!(remove_run(&paths).unwrap(), 0);

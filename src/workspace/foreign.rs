@@ -112,8 +112,10 @@ mod tests {
         assert_eq!(foreign(), None);
         make("bin", "");
         assert_eq!(foreign().as_deref(), Some("bin"));
-        make(FORMAT, "of something else");
-        assert_eq!(foreign().as_deref(), Some("bin"));
+        for others in ["of something else", "sled", "Sled 1", "sled one", "1", ""] {
+            make(FORMAT, others);
+            assert_eq!(foreign().as_deref(), Some("bin"), "{others}");
+        }
         for ours in ["sled 1\n", "sled 2\n", "other 10\n"] {
             make(FORMAT, ours);
             assert_eq!(foreign(), None, "whatever else the operator keeps in it");

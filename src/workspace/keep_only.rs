@@ -55,6 +55,7 @@ mod tests {
         symlink(at("b"), at("d/kept")).unwrap();
         fs::set_permissions(at("a/two"), fs::Permissions::from_mode(0o000)).unwrap();
         keep_only(folder.path(), &["a/*/chats", "d/kept", "not/there"]).unwrap();
+        assert_eq!(at("a/two").metadata().unwrap().permissions().mode() & 0o777, 0o700, "also for who is not root");
         let there = |path: &str| at(path).symlink_metadata().is_ok();
         for kept in ["a/one/chats/x/y", "a/two/chats/z", "d/kept"] {
             assert!(there(kept), "{kept}");

@@ -153,9 +153,8 @@ impl Sessions {
         listed.sort_by(|one, other| (one.created_at, &one.sha256).cmp(&(other.created_at, &other.sha256)));
         let path = self.layout.sessions();
         let text = serde_json::to_vec_pretty(&listed);
-        files::write_private(&path, &text.map_err(|error| Error::on("write", &path)(io::Error::from(error)))?)?;
-        files::sync(&path)?;
-        files::sync(self.layout.data())?;
+        let text = text.map_err(|error| Error::on("write", &path)(io::Error::from(error)))?;
+        files::write_private_durably(&path, &text)?;
         *open = changed;
         Ok(())
     }

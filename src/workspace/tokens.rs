@@ -181,10 +181,7 @@ fn change(
     let mut tokens = read_tokens(layout)?;
     work(&mut tokens)?;
     let text = serde_json::to_vec_pretty(&tokens).map_err(|error| Error::on("write", &path)(io::Error::from(error)))?;
-    files::write_private(&path, &text)?;
-    files::sync(&path)?;
-    files::sync(folder)?;
-    Ok(())
+    Ok(files::write_private_durably(&path, &text)?)
 }
 
 fn hash(text: &str) -> String {

@@ -105,3 +105,46 @@ fn very_long(bytes: &[u8], at: usize) -> u64 {
 fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
     bytes[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// An entry of a list, whose name is said to be so long.
+    fn entry(name_bytes: u16) -> Vec<u8> {
+        let mut entry = vec![0; ENTRY_BYTES];
+        entry[..4].copy_from_slice(ENTRY);
+        entry[28..30].copy_from_slice(&name_bytes.to_le_bytes());
+        entry
+    }
+
+    /// What is wrong with a list of entries of which the end counts so many.
+    fn objection_to(list: &[u8], entries: u16) -> Option<&'static str> {
+        let mut end = vec![0; END_BYTES];
+        end[..4].copy_from_slice(END);
+        end[10..12].copy_from_slice(&entries.to_le_bytes());
+        end[12..16].copy_from_slice(&(list.len() as u32).to_le_bytes());
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[list, &end].concat()).unwrap();
+        objection(&file, (list.len() + END_BYTES) as u64).unwrap()
+    }
+
+    #[test]
+    fn a_list_has_exactly_the_entries_that_its_end_counts() {
+        let named = [entry(3), b"one".to_vec()].concat();
+        let two = [named.clone(), entry(0)].concat();
+        for (list, entries) in [(&[][..], 0), (&named, 1), (&two, 2)] {
+            assert_eq!(objection_to(list, entries), None);
+        }
+        let wrong = Some("its list does not have as many entries as its end says");
+        let too_long = [entry(0), entry(1000)].concat();
+        for (list, entries) in [(&[][..], 1), (&named, 0), (&named, 2), (&two, 1), (&two, 3), (&two[..60], 2)] {
+            assert_eq!(objection_to(list, entries), wrong, "{} bytes, {entries} entries", list.len());
+        }
+        for (list, entries) in [(&b"no entry"[..], 1), (&too_long, 2), (&too_long, 3)] {
+            assert_eq!(objection_to(list, entries), wrong, "{} bytes, {entries} entries", list.len());
+        }
+    }
+}

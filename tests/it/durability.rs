@@ -2,6 +2,7 @@
 
 mod faults;
 mod full_disk;
+mod generations;
 mod leftovers;
 mod lost_rows;
 mod order;
@@ -56,6 +57,21 @@ impl Watched {
         Sse::open(self.address, &format!("/v1/jobs/{run}/events"), &[]).until_end();
         self.get(&format!("/v1/jobs/{run}"))
     }
+}
+
+/// Set in a process that runs one test alone.
+const ALONE: &str = "SKILL_RUNNER_TEST_ALONE";
+
+/// Whether this process runs this test alone; if not, it has passed in a process of its own. sled's threads are shared by a
+/// whole process: those that another test started are not watched.
+pub fn is_alone(name: &str) -> bool {
+    let alone = std::env::var_os(ALONE).is_some();
+    if !alone {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args([&format!("durability::{name}"), "--exact", "--nocapture"]).env(ALONE, "1");
+        assert!(test.status().unwrap().success());
+    }
+    alone
 }
 
 /// Waits until a run is over; the job. None if the service ends before.

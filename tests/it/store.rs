@@ -24,7 +24,7 @@ fn open(dir: &std::path::Path) -> SledStore {
 }
 
 /// So little room that a test fills generations and has them removed all the time.
-const LITTLE: Space = Space {
+pub const LITTLE: Space = Space {
     generation_bytes: 64 * 1024,
     quiet_slack_bytes: 16 * 1024,
     quiet: Duration::from_millis(5),

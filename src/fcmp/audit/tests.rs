@@ -8,8 +8,10 @@ use crate::domain::command::{Command, Conclusion, LastFiles};
 use crate::domain::event::AssistantMessage;
 use crate::domain::fact::{Fact, RawRange};
 use crate::domain::outcome::{Evidence, RunError};
-use crate::domain::request::ExecutionMode;
-use crate::domain::samples::{RUN, ask, at, bound, end_turn, evidence, raw, reply, start_turn, started, succeed};
+use crate::domain::request::{ExecutionMode, Retry};
+use crate::domain::samples::{
+    RUN, ask, at, bound, end_turn, evidence, raw, refused, reply, start_turn, started, succeed,
+};
 use crate::domain::{decide, ending};
 use crate::fcmp::Encoder;
 
@@ -38,6 +40,11 @@ fn log_with(end: Command) -> Vec<Vec<u8>> {
         Command::Record(vec![second, Fact::own(message)]),
         end,
     ];
+    encoded(commands.into())
+}
+
+/// The events of a run, one command in each second, line by line.
+fn encoded(commands: Vec<Command>) -> Vec<Vec<u8>> {
     let streams = streams().into_iter().map(|(stream, proof)| (stream.as_str().to_owned(), proof)).collect();
     let evidence = Evidence { streams, ..evidence() };
     let mut encoder = Encoder::new(RUN);
@@ -125,4 +132,44 @@ fn each_thing_that_is_wrong_breaks_its_rule_at_its_event() {
     // Asked twice.
     let twice = [&whole[..=question], &whole[question..]].concat();
     found(&twice, "OR-07", question as u64 + 1);
+}
+
+#[test]
+fn the_raw_output_is_cited_to_its_end_and_no_citation_is_empty() {
+    let raw_event = place("raw.stdout", 1);
+    let ends = |at: u64| changed(raw_event, |event| event["raw_ref"]["byte_to"] = json!(at));
+    // The stream has three bytes, and the citation begins at the second.
+    let (empty, whole) = (raw_event as u64 + 1, 0);
+    let cases = [
+        (1, Expect::Final, vec![empty, whole]),
+        (2, Expect::Final, vec![whole]),
+        (2, Expect::Any, vec![]),
+        (4, Expect::Final, vec![whole]),
+        (4, Expect::Any, vec![whole]),
+    ];
+    for (end, expect, places) in cases {
+        let found = broken(&ends(end), expect).into_iter().filter(|(rule, _)| *rule == "OR-06");
+        assert_eq!(found.map(|(_, seq)| seq).collect::<Vec<_>>(), places, "it ends at {end}, {expect:?}");
+    }
+}
+
+#[test]
+fn a_turn_is_begun_again_behind_the_event_that_schedules_it_alone() {
+    let mut first = started(ExecutionMode::Auto, false, false);
+    first.runtime_options.retry = Some(Retry { times: 1, backoff_seconds: 10 });
+    let second = Fact::raw_text(RawRange { stream: Stream::Stdout, from: 1, to: 3 }, "yz".into());
+    let log = encoded(vec![
+        Command::Create(Box::new(first)),
+        start_turn(),
+        Command::Record(vec![bound(), raw()]),
+        refused(None),
+        start_turn(),
+        Command::Record(vec![second]),
+        succeed(),
+    ]);
+    assert_eq!(broken(&log, Expect::Final), []);
+    let is = |line: &Vec<u8>| serde_json::from_slice::<Value>(line).unwrap()["type"] == "run.retry.scheduled";
+    let scheduled = log.iter().position(is).unwrap();
+    let missing = [&log[..scheduled], &log[scheduled + 1..]].concat();
+    assert!(broken(&missing, Expect::Final).contains(&("OR-05", scheduled as u64 + 2)));
 }

@@ -1,8 +1,10 @@
 //! Each call on files that a run takes fails once, with EIO or ENOSPC: what was acknowledged ends as it must, and the service
 //! goes on or starts again.
 //!
-//! `FILE_FAULTS=all cargo test --test it every_call -- --nocapture` fails each with both errors and prints the table of
+//! `FILE_FAULTS=all cargo test --test it every_call -- --nocapture` fails each with both errors and prints the tables of
 //! docs/reliability.md.
+
+mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -242,11 +244,7 @@ fn fail_each(stage: &Stage, mut service: Watched, whole_run: WholeRun, points: &
         let audit = stage.place.run(&["audit", run]);
         assert_eq!(audit.code, Some(0), "{audit:?}");
     }
-    for ((point, error), end) in &table {
-        let to = point.to.as_ref().map(|to| format!(" → {to}")).unwrap_or_default();
-        let service = if end.service_ended { "ends; the next start goes on" } else { "goes on" };
-        println!("| {:?} `{}{to}` | {error} | {} | {service} |", point.deed, point.path, end.run);
-    }
+    println!("{} calls, {} faults met\n\n{}", points.len(), table.len(), table::printed(&table));
 }
 
 /// The service ends only when its store fails, and what is told has the right cause.

@@ -14,8 +14,6 @@ use crate::support::random::Random;
 use crate::support::zips::{deflated, zip_folder};
 use crate::support::{Answer, Call, LONG, script_skill};
 
-/// Set in the process that has this test alone.
-const ALONE: &str = "SKILL_RUNNER_TEST_ALONE";
 const DISK_BYTES: u64 = 160 << 20;
 
 /// Leaves so much in each place that no block that a full disk may still have is enough: output, artifact and result.
@@ -258,12 +256,8 @@ fn a_disk_that_is_full_at_any_moment_ends_what_needs_room_and_the_service_goes_o
 
 #[test]
 fn an_append_is_written_though_the_disk_is_filled_behind_its_back_and_the_next_is_refused() {
-    if std::env::var_os(ALONE).is_none() {
-        // sled's threads are shared by a whole process: those that another test started are not watched.
-        let name = "durability::full_disk::an_append_is_written_though_the_disk_is_filled_behind_its_back_and_the_next_is_refused";
-        let test = std::env::current_exe().unwrap();
-        let ended = std::process::Command::new(test).args([name, "--exact", "--nocapture"]).env(ALONE, "1").status();
-        assert!(ended.unwrap().success());
+    let name = "full_disk::an_append_is_written_though_the_disk_is_filled_behind_its_back_and_the_next_is_refused";
+    if !super::is_alone(name) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

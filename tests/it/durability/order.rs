@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Watched, first, not_durable, until, writes_database};
 use crate::cli::place::Place;
 use crate::interactive::pose::{self, Pose, done, says};
-use crate::support::file_calls::{Deed, FileCall};
+use crate::support::file_calls::{Deed, FileCall, Watch};
 use crate::support::zips::{deflated, zip_folder};
 use crate::support::{Call, Sse, script_skill};
 
@@ -205,4 +205,62 @@ fn check_install(calls: &[FileCall], placed: usize) {
     assert_eq!(not_durable(&calls[..placed], staging), []);
     let recorded = first(calls, placed, |call| call.path.starts_with("data/"));
     assert_eq!(not_durable(&calls[..recorded], "skills/demo"), []);
+}
+
+/// What is in the file has been on the disk since before it had this name, and the name is on the disk, too.
+fn is_replaced_durably(calls: &[FileCall], path: &str) {
+    let renamed = first(calls, 0, renamed_to(path));
+    let content = ("content", calls[renamed].path.clone());
+    assert!(calls[..renamed].iter().any(|call| call.deed == Deed::Write && call.path == content.1), "{calls:#?}");
+    assert!(!not_durable(&calls[..renamed], "data").contains(&content), "{path}: {calls:#?}");
+    assert_eq!(not_durable(calls, path), [], "{path}");
+}
+
+#[test]
+fn a_token_and_a_session_are_on_the_disk_before_they_are_told_and_the_older_ones_until_then() {
+    let place = Place::new();
+    let mut command = place.command(&["token", "new", "ann", "--scope", "read"]);
+    let Some((watch, child)) = Watch::spawn(place.path(), &mut command) else { return };
+    assert!(child.wait_with_output().unwrap().status.success());
+    is_replaced_durably(&watch.take(), "data/tokens.json");
+
+    let Some(service) = Watched::serve(&place, &[("SKILL_RUNNER_TOKEN", "t0ken")]) else { return };
+    service.watch.take();
+    let call =
+        Call::new(service.address, "POST", "/ui/session").header("origin", &format!("http://{}", service.address));
+    let answer = call.json(&json!({"token": "t0ken"})).send();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    is_replaced_durably(&service.watch.take(), "data/sessions.json");
+}
+
+/// A program that poses as codex, puts a refreshed login in the place of the old one and fails.
+const REFRESHES: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo codex-cli 0.166.0; exit; }
+cd "$CODEX_HOME"
+echo '{"tokens":{"access_token":"new"}}' > new
+mv new auth.json
+exit 1
+"#;
+
+#[test]
+fn a_login_that_an_engine_refreshed_is_on_the_disk_before_it_replaces_that_of_the_operator() {
+    let place = Place::new();
+    pose::skill(&place.path().join("skills"), "ask", None);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("codex");
+    fs::write(&program, REFRESHES).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let login = "data/agent-home/codex/.codex/auth.json";
+    let operators = place.path().join(login);
+    fs::create_dir_all(operators.parent().unwrap()).unwrap();
+    fs::write(&operators, r#"{"tokens":{"access_token":"old"}}"#).unwrap();
+    let Some(service) = Watched::serve(&place, &[("SKILL_RUNNER_CODEX_BIN", program.to_str().unwrap())]) else {
+        return;
+    };
+    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": {"execution_mode": "interactive"}});
+    let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(service.ended(answer.json()["run_id"].as_str().unwrap())["status"], "failed");
+    assert_eq!(fs::read_to_string(&operators).unwrap(), "{\"tokens\":{\"access_token\":\"new\"}}\n");
+    is_replaced_durably(&service.watch.take(), login);
 }

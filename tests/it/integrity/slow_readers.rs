@@ -1,11 +1,13 @@
 //! A proper end of a feed means that its end was reached, however slowly it is read and whatever becomes of the run meanwhile.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use serde_json::json;
 
-use super::sealed;
+use super::{Damaged, EVENTS, sealed};
 use crate::support::{LONG, Server};
 
 /// Some megabytes of raw text, more than sockets hold.
@@ -58,6 +60,35 @@ fn a_slow_reader_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
             let ended = answer.ends_with(b"\r\n0\r\n\r\n");
             assert_eq!(ended, has_last(&answer), "{feed}: a proper end means that the end was reached");
             assert!(answer.len() > 4096, "{feed}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_of_a_log_that_is_damaged_meanwhile_is_cut_off() {
+    let server = Server::with(&[("seal_grace_seconds", "0")]);
+    server.skill("long", &LONG_LOG.replace("6000", "12000"), json!({}));
+    // Each where a reader who began comes last.
+    let damages: [fn(&Path, &[u8]); 2] = [
+        |log, whole| fs::write(log, &whole[..whole.len() / 8 * 7]).unwrap(),
+        |log, whole| {
+            fs::write(log, [&whole[..whole.len() / 8 * 7], b"#", &whole[whole.len() / 8 * 7 + 1..]].concat()).unwrap()
+        },
+    ];
+    for damage in damages {
+        for feed in ["events/history", "events"] {
+            let (_, run) = server.create_with(&json!({"skill_id": "long", "runtime_options": {"no_cache": true}}));
+            // Nobody follows it: what is encoded for one reader is kept for the next.
+            server.watch_leave(&run).wait(&server);
+            let log = server.run_dir(&run).join(EVENTS);
+            let mut damaged = None;
+            let answer = slowly(&server, &format!("/v1/jobs/{run}/{feed}"), || {
+                damaged = Some(Damaged::by(log, damage));
+            });
+            drop(damaged);
+            assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > 4096, "{feed}");
+            let ended = answer.ends_with(b"\r\n0\r\n\r\n");
+            assert!(!ended, "{feed}: what broke off after {} bytes has no proper end", answer.len());
         }
     }
 }

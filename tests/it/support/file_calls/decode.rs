@@ -144,9 +144,11 @@ fn plain_name(name: &str) -> String {
             return format!("{before}<new>{behind}");
         }
     }
-    // Spare copies are numbered.
-    if name.strip_prefix(".spare-").is_some_and(|number| number.parse::<u64>().is_ok()) {
-        return ".spare-<n>".to_owned();
+    // Spare copies are numbered, and so are folders that wait to be emptied.
+    let number = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let before = &name[..name.len() - number.len()];
+    if matches!(before, "" | ".spare-") && number.parse::<u64>().is_ok() {
+        return format!("{before}<n>");
     }
     name.to_owned()
 }
