@@ -33,7 +33,8 @@ use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::prepare::{Prepared, prepare};
 use crate::orchestrator::turn::process::{self, Starting};
 use crate::orchestrator::turn::start::Start;
-use crate::orchestrator::turn::watch::{end, warned};
+use crate::orchestrator::turn::warnings::warned;
+use crate::orchestrator::turn::watch::end;
 use crate::{store, supervisor, workspace};
 
 /// When a failure that could not be logged is tried again, at first and at last.

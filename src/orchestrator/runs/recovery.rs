@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};

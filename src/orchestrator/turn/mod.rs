@@ -21,4 +21,5 @@ pub(crate) mod repair;
 pub(crate) mod result_file;
 pub(crate) mod script_call;
 pub(crate) mod start;
+pub(crate) mod warnings;
 pub(crate) mod watch;
