@@ -32,7 +32,9 @@ pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
 pub(crate) use layout::{KEPT_REQUEST, NEW_STORE, OLD_STORE, RunPaths};
 pub(crate) use ranges::{RangeError, read_range};
-pub(crate) use sessions::{Bound, MOST as SESSIONS_MOST, Session, Sessions};
+#[cfg(test)]
+pub(crate) use sessions::MOST as SESSIONS_MOST;
+pub(crate) use sessions::{Bound, Session, Sessions};
 pub(crate) use share::{link_or_copy, share_file};
 pub(crate) use shared_skills::SharedSkills;
 pub(crate) use signing_key::{read_signing_key, signing_key};

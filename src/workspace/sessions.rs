@@ -19,6 +19,8 @@ const FILE_MAX: u64 = 4 * 1024 * 1024;
 const PREFIX: &str = "ss_";
 /// Most sessions; the oldest goes when there are more.
 pub(crate) const MOST: usize = 1000;
+/// Most sessions of one named token: whoever has it must not be able to end those of all others by logging in again and again.
+const MOST_OF_TOKEN: usize = MOST / 4;
 
 /// What a session was opened with. It is worth what that is worth at each moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,23 @@ impl Session {
     pub(crate) fn bound(&self) -> &Bound {
         &self.bound
     }
+
+    /// The hashes of the open sessions that make room for this one: the oldest of its own token, then the oldest of all.
+    pub(crate) fn superfluous<'a>(&self, open: impl Iterator<Item = &'a Self>) -> Vec<String> {
+        let mut open: Vec<&Self> = open.collect();
+        open.sort_by_key(|session| session.created_at);
+        let is_own = |session: &Self| matches!(session.bound, Bound::Token { .. }) && session.bound == self.bound;
+        let own = open.iter().filter(|session| is_own(session)).count();
+        let mut too_many_own = (own + 1).saturating_sub(MOST_OF_TOKEN);
+        let mut too_many = (open.len() + 1).saturating_sub(too_many_own + MOST);
+        open.retain(|session| {
+            let left = if is_own(session) && too_many_own > 0 { &mut too_many_own } else { &mut too_many };
+            let goes = *left > 0;
+            *left -= usize::from(goes);
+            goes
+        });
+        open.iter().map(|session| session.sha256.clone()).collect()
+    }
 }
 
 /// The sessions of a data folder, which one service has at a time.
@@ -107,10 +126,8 @@ impl Sessions {
         let (session, text) =
             Session::new(bound, now, expires_at).map_err(Error::on("make", &self.layout.sessions()))?;
         self.change(now, |open| {
-            if open.len() >= MOST
-                && let Some(oldest) = open.values().min_by_key(|session| session.created_at).map(|it| it.sha256.clone())
-            {
-                open.remove(&oldest);
+            for hash in session.superfluous(open.values()) {
+                open.remove(&hash);
             }
             open.insert(session.sha256.clone(), session);
         })?;
@@ -235,6 +252,37 @@ mod tests {
         let last = sessions.open(|_| of_token(1), at(3), at(9_000)).unwrap();
         assert_eq!(sessions.open.lock().unwrap().len(), MOST);
         assert_eq!((sessions.find(&first, at(4)), sessions.find(&last, at(4))), (None, Some(of_token(1))));
+    }
+
+    #[test]
+    fn whoever_has_a_token_cannot_end_the_sessions_of_others_by_logging_in_again_and_again() {
+        let session = |number, second| {
+            let (bound, of) = (of_token(number), at(i64::try_from(second).unwrap()));
+            Session { sha256: format!("{number}-{second}"), bound, created_at: of, expires_at: at(9_000) }
+        };
+        let setting = |text: &str| Bound::Setting { proof: Bound::proof(text, "t0ken") };
+        let of_setting = Session { sha256: "setting".to_owned(), bound: setting("a"), ..session(0, 0) };
+        let mut open: HashMap<String, Session> =
+            [session(1, 1), of_setting].into_iter().map(|it| (it.sha256.clone(), it)).collect();
+        for second in 2..2 * MOST {
+            let next = session(2, second);
+            for hash in next.superfluous(open.values()) {
+                open.remove(&hash);
+            }
+            open.insert(next.sha256.clone(), next);
+        }
+        assert_eq!(open.len(), MOST_OF_TOKEN + 2);
+        assert!(open.contains_key("1-1") && open.contains_key("setting"));
+        assert!(open.contains_key(&format!("2-{}", 2 * MOST - MOST_OF_TOKEN)), "its oldest has gone");
+        for number in 3..2 * MOST {
+            let next = session(number, 2 * MOST + number);
+            for hash in next.superfluous(open.values()) {
+                open.remove(&hash);
+            }
+            open.insert(next.sha256.clone(), next);
+        }
+        assert_eq!(open.len(), MOST);
+        assert!(!open.contains_key("setting"), "of too many the oldest goes");
     }
 
     #[test]

@@ -119,6 +119,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::InvalidCursor { parameter: None, .. } => plain(ErrorCode::InvalidCursor),
         Problem::UnsupportedMediaType { .. } => plain(ErrorCode::UnsupportedMediaType),
         Problem::BodyTooLarge { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
+        Problem::PartNamesTooLong { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
         Problem::TooManyValues { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_values": limit})),
         Problem::BodyBroken => plain(ErrorCode::InvalidRequest),
         Problem::NotHttp { .. } => plain(ErrorCode::InvalidRequest),

@@ -49,6 +49,11 @@ pub(crate) enum Problem {
     UnsupportedMediaType { given: String, expected: &'static str },
     #[error("the body is larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: u64 },
+    #[error(
+        "the names of the parts and of their files have more than {limit} bytes together; send fewer files, give them shorter \
+         names, or send them as an archive in one file"
+    )]
+    PartNamesTooLong { limit: usize },
     #[error("the body ended early or could not be read")]
     BodyBroken,
     #[error(

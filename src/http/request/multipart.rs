@@ -18,6 +18,9 @@ const PACKAGE_FIELD: &str = "skill_package";
 /// After so many bytes of an upload the free space is looked at again.
 const LOOK_EVERY_BYTES: u64 = 1024 * 1024;
 
+/// Most bytes of the names of all parts and of their files: they are held in memory until the whole body has come.
+const NAMES_MAX: usize = 640 * 1024;
+
 /// What a body may bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
@@ -60,7 +63,7 @@ pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> 
     let heads = PartHeads::default();
     let mut parts = multipart(request.map(|body| heads.bound(body))).await?;
     let mut received = Received::default();
-    let mut loose_bytes = 0;
+    let (mut loose_bytes, mut name_bytes) = (0, 0);
     loop {
         let next = parts.next_field().await;
         if next.is_err() && heads.exceeded() {
@@ -76,6 +79,10 @@ pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> 
             (Some(name), Expected::Files | Expected::FilesAndPackage) if !name.is_empty() => {
                 if received.parts.len() as u64 >= limits.max_entries {
                     return Err(wrong_parts(expected, &format!("it has more than {} parts", limits.max_entries)));
+                }
+                name_bytes += name.len() + field.file_name().map_or(0, str::len);
+                if name_bytes > NAMES_MAX {
+                    return Err(Problem::PartNamesTooLong { limit: NAMES_MAX });
                 }
                 let (name, file_name) = (name.to_owned(), field.file_name().map(str::to_owned));
                 let left = limits.max_upload_bytes.saturating_sub(loose_bytes);

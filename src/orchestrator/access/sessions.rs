@@ -11,7 +11,7 @@ use crate::bounded::json;
 use crate::domain::time::Timestamp;
 use crate::orchestrator::error::Error;
 use crate::store::{Changed, Cluster, Expected, RecordChange, RecordList};
-use crate::workspace::{Bound, SESSIONS_MOST, Session, Sessions};
+use crate::workspace::{Bound, Session, Sessions};
 
 const KIND: &str = "sessions";
 
@@ -26,7 +26,7 @@ pub(crate) async fn open_session(
 ) -> Result<String, Error> {
     let (session, text) = Session::new(bound, now, expires_at).map_err(Error::io("make a session"))?;
     known.look().await?;
-    for hash in superfluous(&known.now(), now) {
+    for hash in superfluous(&known.now(), &session, now) {
         cluster.change_record(removal(hash)).await?;
     }
     let value = serde_json::to_vec(&session).map_err(|error| Error::io("write a session")(error.into()))?;
@@ -42,14 +42,11 @@ pub(crate) async fn open_session(
     Ok(text)
 }
 
-/// Sessions that make room for a new one.
-fn superfluous(known: &HashMap<String, Session>, now: Timestamp) -> Vec<String> {
-    let (mut open, over): (Vec<&Session>, Vec<&Session>) = known.values().partition(|session| session.is_open(now));
-    let mut gone: Vec<String> = over.iter().map(|session| session.hash().to_owned()).collect();
-    open.sort_by_key(|session| session.created_at);
-    let too_many = (open.len() + 1).saturating_sub(SESSIONS_MOST);
-    gone.extend(open.iter().take(too_many).map(|session| session.hash().to_owned()));
-    gone
+/// Sessions that are over, and those that make room for a new one.
+fn superfluous(known: &HashMap<String, Session>, new: &Session, now: Timestamp) -> Vec<String> {
+    let (open, over): (Vec<&Session>, Vec<&Session>) = known.values().partition(|session| session.is_open(now));
+    let over = over.iter().map(|session| session.hash().to_owned());
+    over.chain(new.superfluous(open.into_iter())).collect()
 }
 
 /// Ends the session with this text on every service; whether there was one.
@@ -88,6 +85,7 @@ mod tests {
     use super::*;
     use crate::orchestrator::access::store_for_several;
     use crate::store::{MemoryNode, NodeId};
+    use crate::workspace::SESSIONS_MOST;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_micros(second * 1_000_000)
@@ -124,12 +122,15 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_where_there_are_too_many() {
-        let session = |second: usize| {
-            let (session, _) = Session::new(of_token, at(i64::try_from(second).unwrap()), at(90_000)).unwrap();
+        let of = |number: usize| Bound::Token { sha256: format!("{number:064}") };
+        let session = |number: usize| {
+            let second = at(i64::try_from(number).unwrap());
+            let (session, _) = Session::new(|_| of(number), second, at(90_000)).unwrap();
             (session.hash().to_owned(), session)
         };
         let known: HashMap<String, Session> = (0..SESSIONS_MOST).map(session).collect();
         let oldest = known.values().min_by_key(|session| session.created_at).unwrap().hash().to_owned();
-        assert_eq!(superfluous(&known, at(50_000)), [oldest]);
+        let (_, new) = session(SESSIONS_MOST);
+        assert_eq!(superfluous(&known, &new, at(50_000)), [oldest]);
     }
 }

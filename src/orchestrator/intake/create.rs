@@ -351,6 +351,9 @@ fn body_hash(request: &CreateRequest) -> String {
     if let Some(priority) = request.priority {
         whole["priority"] = json!(priority);
     }
+    if let Some(run) = request.files_of {
+        whole["files_of"] = json!(run);
+    }
     // Hashes of requests without it were stored before there was such an option.
     if let Some(retry) = options.retry {
         whole["runtime_options"]["retry"] = json!(retry);

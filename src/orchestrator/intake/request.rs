@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::bounded::object::Object;
 use crate::bounded::whole::{self, Whole};
 use crate::domain::engine::Engine;
+use crate::domain::ids::RunId;
 use crate::domain::request::{Caller, ExecutionMode, Retry};
 
 /// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
@@ -50,6 +51,9 @@ pub struct CreateRequest {
     /// The trace that the request belongs to.
     #[serde(skip)]
     pub(crate) traceparent: Option<Box<str>>,
+    /// The earlier run whose uploaded files it gets: of two requests with one body, those for other files ask for something else.
+    #[serde(skip)]
+    pub(crate) files_of: Option<RunId>,
 }
 
 /// The options a client gave; what is left out has a default.
@@ -209,6 +213,7 @@ impl<'de> Visitor<'de> for Fields {
             asked_engine: engine.is_some(),
             requested_by: None,
             traceparent: None,
+            files_of: None,
             engine,
             input: input.flatten(),
             parameter: parameter.flatten(),

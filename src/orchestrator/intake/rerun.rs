@@ -20,8 +20,6 @@ use crate::workspace::{CopyError, Sent, copy_uploads};
 /// A run that is to be made again.
 pub(crate) struct Rerun {
     pub(crate) request: CreateRequest,
-    /// The run whose uploaded files it gets.
-    files_of: Option<RunId>,
 }
 
 impl Orchestrator {
@@ -50,18 +48,19 @@ impl Orchestrator {
         }
         merge(&mut body, Value::Object(patch));
         // Read as a text, like the body of a creation: a value that was read before keeps `3.0` from being a whole number.
-        let request = bounded::json::from_str(&body.to_string()).map_err(|error| {
+        let mut request: CreateRequest = bounded::json::from_str(&body.to_string()).map_err(|error| {
             let told = error.to_string();
             let told = told.rsplit_once(" at line ").map_or(told.as_str(), |(told, _)| told);
             rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {told}"))
         })?;
-        Ok(Rerun { request, files_of: has_files.then_some(run) })
+        request.files_of = has_files.then_some(run);
+        Ok(Rerun { request })
     }
 
     /// Create the run. One that needs files gets those of the earlier run.
     pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
         // Until the new run has its files, there are copies of them.
-        let (files, _turn) = match again.files_of {
+        let (files, _turn) = match again.request.files_of {
             Some(run) => {
                 let turn = self.shared.reruns.turn().await?;
                 (Some(self.files_of(run).await?), Some(turn))

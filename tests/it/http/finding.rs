@@ -158,6 +158,28 @@ fn a_rerun_gets_exactly_the_files_of_the_earlier_run_also_empty_ones_and_none() 
 }
 
 #[test]
+fn one_key_for_reruns_of_two_runs_with_other_files_is_a_conflict_and_gives_nobody_the_result_of_the_other() {
+    let server = Server::start();
+    server.skill("asked", ASKED, file_input());
+    let ran = |content: &[u8]| {
+        let (_, run) = server.create_with(&json!({"skill_id": "asked", "input": {"name": "one"}}));
+        let upload = server.call("POST", &format!("/v1/jobs/{run}/upload?wait=60")).files(&[("doc", "a", content)]);
+        assert_eq!(upload.send().status, 200);
+        run
+    };
+    let (one, other) = (ran(b"one"), ran(b"other"));
+    let again = |run: &str| {
+        server.call("POST", &format!("/v1/jobs/{run}/rerun?wait=60")).header("idempotency-key", "again").send()
+    };
+    let (first, same) = (again(&one), again(&one));
+    assert_eq!((first.status, same.status), (201, 201), "{}", first.text());
+    assert_eq!(first.json()["run_id"], same.json()["run_id"]);
+    assert_eq!(again(&other).refusal(), (409, "IDEMPOTENCY_CONFLICT".into()));
+    let given = |run: &str| of_type(&server.finish(run), "input.uploaded")[0]["files"].clone();
+    assert_eq!(given(first.json()["run_id"].as_str().unwrap()), given(&one));
+}
+
+#[test]
 fn an_upload_that_meets_a_cancel_and_a_deletion_is_refused_and_leaves_nothing() {
     let server = Server::start();
     server.skill("asked", ASKED, file_input());

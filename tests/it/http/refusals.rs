@@ -278,6 +278,29 @@ fn a_part_of_an_upload_whose_head_does_not_end_is_refused_before_it_fills_the_me
 }
 
 #[test]
+fn the_names_of_the_parts_of_an_upload_are_refused_before_they_fill_the_memory() {
+    let server = Server::start();
+    server.skill(
+        "reader",
+        HELLO,
+        json!({"input": {"type": "object", "properties": {"paper": {}}, "required": ["paper"]}}),
+    );
+    let (request, _) = server.create("reader");
+    let long = "x".repeat(60_000);
+    for (name, file_name) in [("paper", long.as_str()), (long.as_str(), "paper.txt")] {
+        let part =
+            format!("--EDGE\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{file_name}\"\r\n\r\n\r\n");
+        // The body has no end: the refusal comes from what came before.
+        let call = server.call("POST", &format!("/v1/jobs/{request}/upload"));
+        let refused = call.body("multipart/form-data; boundary=EDGE", part.repeat(20)).send();
+        assert_eq!(refused.refusal(), (413, "PAYLOAD_TOO_LARGE".into()));
+        assert_eq!(refused.json()["error"]["details"], json!({"limit_bytes": 640 * 1024}));
+    }
+    let job = server.get(&format!("/v1/jobs/{request}")).json();
+    assert_eq!((&job["awaiting_upload"], &job["status"]), (&json!(true), &json!("queued")));
+}
+
+#[test]
 fn an_array_in_the_place_of_an_object_is_refused_at_any_depth() {
     let server = Server::start();
     server.skill("hello", HELLO, json!({}));
