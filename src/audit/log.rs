@@ -18,6 +18,8 @@ use crate::fcmp::{Envelope, LogHead, PublicKey, RawRef, read_envelope, verify_si
 
 /// Most events reported with different bytes: after a cut file every later one would differ.
 const DIFFERENCES_MAX: usize = 20;
+/// Most lines that are no events of a log whose rest is read.
+const UNREADABLE_MAX: u64 = 100_000;
 /// Longest line that is read as an event; no writer makes longer ones.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
 
@@ -30,6 +32,8 @@ pub(crate) struct LogAudit<'a> {
     differences: Vec<(Stream, Violation)>,
     /// The byte at which each event ends and the next one begins.
     ends: Vec<u64>,
+    /// Lines that are no events.
+    unreadable: u64,
     known: Outcome,
 }
 
@@ -56,6 +60,7 @@ impl<'a> LogAudit<'a> {
             violations: Vec::new(),
             differences: Vec::new(),
             ends: Vec::new(),
+            unreadable: 0,
             known: Outcome::default(),
         }
     }
@@ -82,6 +87,11 @@ impl<'a> LogAudit<'a> {
                 self.violated("FCMP", "the last line has no newline: the log was cut, or this is not a log".to_owned());
             }
             self.take(&line);
+            // What is kept of each line would be more than the line.
+            if self.unreadable == UNREADABLE_MAX {
+                self.violated("FCMP", format!("{UNREADABLE_MAX} lines are no events: what follows was not read"));
+                return Ok(());
+            }
             // What follows a line without end is no event, however much there is of it.
             if !is_whole {
                 return Ok(());
@@ -93,7 +103,10 @@ impl<'a> LogAudit<'a> {
         self.auditor.push(line);
         // The auditor has already reported events that cannot be read, or hold too much.
         match has_at_most(line, VALUES_MAX).then(|| read_envelope(line).ok()).flatten() {
-            None => self.known.folded = None,
+            None => {
+                self.known.folded = None;
+                self.unreadable += 1;
+            }
             Some(envelope) => {
                 let was_over = self.is_over();
                 self.fold(&envelope, line);

@@ -154,8 +154,9 @@ fn finish(
         LogIn::Store | LogIn::File => Expect::Final,
     };
     // The files after the events: a live run's files may be ahead of its log, never behind.
-    let mut streams = Streams::new(files).proofs()?;
-    absent_streams(audit.claimed_streams(), &mut streams, &mut report);
+    let claimed = audit.claimed_streams();
+    let mut streams = Streams::new(files).proofs(&claimed)?;
+    absent_streams(claimed, &mut streams, &mut report);
     let outcome = audit.close(&streams, expect, &mut report);
     report.checked.push("raw streams");
     match (&outcome.proof, expect) {

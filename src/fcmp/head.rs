@@ -28,17 +28,22 @@ impl Chain {
     }
 }
 
+/// Longest event; no writer makes longer ones.
+const EVENT_MAX: u64 = 4 * 1024 * 1024;
+
 /// The chain over a log that is read in any pieces.
 pub(crate) struct ChainHasher {
     chain: Chain,
     /// The event that has begun.
     open: Option<Sha256>,
+    /// Its bytes so far.
+    unended: u64,
     events: u64,
 }
 
 impl ChainHasher {
     pub(crate) fn new(run: RunId) -> Self {
-        Self { chain: Chain::start(run), open: None, events: 0 }
+        Self { chain: Chain::start(run), open: None, unended: 0, events: 0 }
     }
 
     /// The next bytes of the log.
@@ -47,6 +52,7 @@ impl ChainHasher {
             let (event, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |event| (event, true));
             let open = self.open.take().unwrap_or_else(|| Sha256::new_with_prefix(self.chain.0));
             let open = open.chain_update(event);
+            self.unended = if ends { 0 } else { self.unended + piece.len() as u64 };
             if ends {
                 self.chain = Chain(open.finalize().into());
                 self.events += 1;
@@ -54,6 +60,11 @@ impl ChainHasher {
                 self.open = Some(open);
             }
         }
+    }
+
+    /// Whether this is no log of so many events, whatever follows.
+    pub(crate) fn is_beyond(&self, events: u64) -> bool {
+        self.events > events || (self.events == events && self.open.is_some()) || self.unended > EVENT_MAX
     }
 
     /// Events that have ended.

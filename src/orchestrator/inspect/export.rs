@@ -32,10 +32,18 @@ impl Export {
 
     /// Write the file. An error if anything in it is not what it was when the run ended. Blocks.
     pub(crate) fn write(self, out: &mut impl Write) -> Result<Written, Error> {
+        let all = self.proven.all()?;
+        // One that is longer than it was is not copied, however long it is.
+        for (path, piece) in &self.files {
+            if let Some((size, _)) = all.get(path).filter(|(size, _)| *size != piece.size()) {
+                let message = format!("it has {} bytes, and should have {size}", piece.size());
+                return Err(self.proven.damaged(path, message));
+            }
+        }
         let written = export::write(self.about, self.files, out)?;
         let found: BTreeMap<&str, &str> =
             written.contents.files.iter().map(|file| (file.path.as_str(), file.sha256.as_str())).collect();
-        for (path, (_, sha256)) in self.proven.all()?.iter().filter(|(path, _)| export::is_exported(path)) {
+        for (path, (_, sha256)) in all.iter().filter(|(path, _)| export::is_exported(path)) {
             let found =
                 found.get(path.as_str()).ok_or_else(|| self.proven.damaged(path, "it is missing".to_owned()))?;
             self.proven.compare_copy(path, found, sha256)?;

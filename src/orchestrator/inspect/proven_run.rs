@@ -166,6 +166,12 @@ impl ProvenRun {
     /// Reads a file to its end, whatever is known of it, and without haste. Blocks.
     pub(crate) fn check(&self, path: &str, expected: (u64, String), pace: &mut Pace) -> Result<(), Error> {
         let file = self.look_up(path).map_err(|error| self.missing(path, error))?;
+        let wrong = |size: u64| format!("it has {size} bytes, and should have {}", expected.0);
+        // One that is longer than it was is not read, however long it is.
+        let found = file.metadata().map_err(Error::io(format!("look at {path}")))?.len();
+        if found > expected.0 {
+            return Err(self.damaged(path, wrong(found)));
+        }
         let (mut hash, mut size) = (Sha256::new(), 0);
         let read = |chunk: &[u8]| {
             hash.update(chunk);
@@ -174,7 +180,7 @@ impl ProvenRun {
         };
         for_each_chunk(&file, |error| error, read).map_err(Error::io(format!("read {path}")))?;
         if size != expected.0 {
-            return Err(self.damaged(path, format!("it has {size} bytes, and should have {}", expected.0)));
+            return Err(self.damaged(path, wrong(size)));
         }
         self.compare(path, &hex::encode(hash.finalize()), &expected.1)
     }

@@ -31,17 +31,17 @@ pub(crate) fn check_sealed(path: &Path, head: &LogHead, checked: &Checked) -> Re
         return Ok(());
     }
     let mut hasher = ChainHasher::new(head.state.run_id);
-    for_each_chunk(
-        &file,
-        |error| error,
-        |chunk| {
-            hasher.push(chunk);
-            Ok(())
-        },
-    )
-    .map_err(Flaw::Io)?;
-    let (events, expected) = (hasher.events(), head.state.head_seq.0);
-    if hasher.finish().is_some_and(|chain| chain == head.chain) {
+    let expected = head.state.head_seq.0;
+    let read = for_each_chunk(&file, Some, |chunk| {
+        hasher.push(chunk);
+        // Whatever follows is not read, however much it is.
+        if hasher.is_beyond(expected) { Err(None) } else { Ok(()) }
+    });
+    if let Err(Some(error)) = read {
+        return Err(Flaw::Io(error));
+    }
+    let events = hasher.events();
+    if read.is_ok() && hasher.finish().is_some_and(|chain| chain == head.chain) {
         if found.len() > SMALL {
             checked.put(path, &found);
         }
@@ -49,7 +49,8 @@ pub(crate) fn check_sealed(path: &Path, head: &LogHead, checked: &Checked) -> Re
     }
     Err(Flaw::Damaged(match found.len() {
         0 => format!("it is empty, and should have {expected} events"),
-        _ if events != expected => format!("it has {events} events, and should have {expected}"),
+        _ if events > expected => format!("it has more than the {expected} events that were recorded"),
+        _ if read.is_ok() && events != expected => format!("it has {events} events, and should have {expected}"),
         _ => "its events are not those that were recorded".to_owned(),
     }))
 }

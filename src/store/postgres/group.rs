@@ -348,7 +348,7 @@ impl AppendCall {
             &raw_bytes,
             &files,
         ];
-        client.query_one(statement, &values).await.map(|row| outcome(&row))
+        outcome(&client.query_one(statement, &values).await?)
     }
 }
 
@@ -356,15 +356,16 @@ fn slices(all: &[Bytes]) -> Vec<&[u8]> {
     all.iter().map(|bytes| bytes.as_ref()).collect()
 }
 
-fn outcome(row: &Row) -> Outcome {
-    let head = || Seq(row.get::<_, Option<i64>>(1).and_then(|head| u64::try_from(head).ok()).unwrap_or_default());
-    match row.get::<_, i16>(0) {
-        0 => Outcome::Head { head: head(), released: row.get::<_, Option<bool>>(3).unwrap_or_default() },
-        1 => Outcome::Conflict(head()),
-        2 => Outcome::Taken(Bytes::copy_from_slice(row.get::<_, Option<&[u8]>>(2).unwrap_or_default())),
+fn outcome(row: &Row) -> Result<Outcome, ServerError> {
+    let head: Option<i64> = row.try_get(1)?;
+    let head = Seq(head.and_then(|head| u64::try_from(head).ok()).unwrap_or_default());
+    Ok(match row.try_get::<_, i16>(0)? {
+        0 => Outcome::Head { head, released: row.try_get::<_, Option<bool>>(3)?.unwrap_or_default() },
+        1 => Outcome::Conflict(head),
+        2 => Outcome::Taken(Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(2)?.unwrap_or_default())),
         4 => Outcome::NotOwner,
         _ => Outcome::Deleted,
-    }
+    })
 }
 
 impl Outcome {

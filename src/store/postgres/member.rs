@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::cell::cell;
 use super::heads::Heads;
 use super::link::Link;
 use super::record_reads::RecordReads;
@@ -156,7 +157,7 @@ impl Member {
             })
         });
         for row in ask.await? {
-            let (node, name, until): (Uuid, &str, &str) = (row.get(0), row.get(1), row.get(2));
+            let (node, name, until): (Uuid, &str, &str) = (cell(&row, 0)?, cell(&row, 1)?, cell(&row, 2)?);
             tracing::warn!(
                 %node, name, until,
                 "the lease of a service is longer than any can be: the clock of the database was set back, or the row is damaged. \
@@ -199,7 +200,7 @@ impl Member {
                 })
             })
             .await?;
-        let taken: Option<Vec<(RunId, i64)>> = rows.iter().map(taken).collect();
+        let taken: Option<Vec<(RunId, i64)>> = rows.iter().map(taken).collect::<Result<_, Error>>()?;
         let Some(taken) = taken else {
             self.held.lost(incarnation);
             return Err(Error::NotOwner);
@@ -209,25 +210,26 @@ impl Member {
     }
 }
 
-fn taken(row: &Row) -> Option<(RunId, i64)> {
-    Some((RunId(row.get::<_, Option<Uuid>>(0)?), row.get(1)))
+fn taken(row: &Row) -> Result<Option<(RunId, i64)>, Error> {
+    let Some(run) = cell::<Option<Uuid>>(row, 0)? else { return Ok(None) };
+    Ok(Some((RunId(run), cell(row, 1)?)))
 }
 
-fn node_of(row: &Row) -> Node {
-    let number = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or_default();
-    let left = u64::try_from(row.get::<_, i64>(10)).unwrap_or_default();
-    Node {
-        node: NodeId(row.get(0)),
-        name: row.get(1),
-        version: row.get(2),
-        address: row.get(3),
-        works: row.get(4),
-        load: NodeLoad { running: number(5), slots: number(6) },
-        draining: row.get(7),
-        owns: u64::try_from(row.get::<_, i64>(8)).unwrap_or_default(),
-        joined_at: row.get(9),
+fn node_of(row: &Row) -> Result<Node, Error> {
+    let number = |at: usize| Ok::<_, Error>(u32::try_from(cell::<i32>(row, at)?).unwrap_or_default());
+    let left = u64::try_from(cell::<i64>(row, 10)?).unwrap_or_default();
+    Ok(Node {
+        node: NodeId(cell(row, 0)?),
+        name: cell(row, 1)?,
+        version: cell(row, 2)?,
+        address: cell(row, 3)?,
+        works: cell(row, 4)?,
+        load: NodeLoad { running: number(5)?, slots: number(6)? },
+        draining: cell(row, 7)?,
+        owns: u64::try_from(cell::<i64>(row, 8)?).unwrap_or_default(),
+        joined_at: cell(row, 9)?,
         lease_left: (left > 0).then(|| Duration::from_micros(left)),
-    }
+    })
 }
 
 impl Cluster for Member {
@@ -273,11 +275,11 @@ impl Cluster for Member {
                 self.held.lost(lease.incarnation);
                 return Err(Error::NotOwner);
             };
-            let (shares, waiting): (Vec<&[u8]>, Vec<i64>) = (row.get(1), row.get(2));
+            let (shares, waiting): (Vec<&[u8]>, Vec<i64>) = (cell(&row, 1)?, cell(&row, 2)?);
             let queued = shares.into_iter().zip(waiting).map(|(share, waiting)| {
                 (String::from_utf8_lossy(share).into_owned(), usize::try_from(waiting).unwrap_or_default())
             });
-            Ok(Renewed { draining: row.get(0), queued: queued.collect() })
+            Ok(Renewed { draining: cell(&row, 0)?, queued: queued.collect() })
         })
     }
 
@@ -310,7 +312,7 @@ impl Cluster for Member {
                     reader.client().query_one(&statement, &[&lease.0]).await
                 })
             });
-            Ok(ask.await?.get(0))
+            cell(&ask.await?, 0)
         })
     }
 
@@ -359,7 +361,7 @@ impl Cluster for Member {
                     reader.client().query(&statement, &[&limit(most)]).await
                 })
             });
-            Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+            ask.await?.iter().map(|row| Ok(RunId(cell(row, 0)?))).collect()
         })
     }
 
@@ -371,7 +373,7 @@ impl Cluster for Member {
                     reader.client().query(&statement, &[&whole_micros(over_for), &limit(most)]).await
                 })
             });
-            Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+            ask.await?.iter().map(|row| Ok(RunId(cell(row, 0)?))).collect()
         })
     }
 
@@ -388,7 +390,7 @@ impl Cluster for Member {
                 })
             });
             let Some(row) = ask.await? else { return Ok(false) };
-            if let Some(node) = row.get::<_, Option<Uuid>>(0) {
+            if let Some(node) = cell::<Option<Uuid>>(&row, 0)? {
                 self.heads.asked(NodeId(node));
             }
             Ok(true)
@@ -411,8 +413,14 @@ impl Cluster for Member {
             let rows = ask.await?;
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             told.retain(|id| !removed.contains(id));
-            let new = rows.iter().filter(|row| told.insert(row.get(0)));
-            Ok(new.filter_map(|row| Some((RunId(row.get(1)), serde_json::from_str(row.get(2)).ok()?))).collect())
+            let mut asked = Vec::new();
+            for row in &rows {
+                let (id, run, what): (Uuid, Uuid, &str) = (cell(row, 0)?, cell(row, 1)?, cell(row, 2)?);
+                if told.insert(id) {
+                    asked.extend(serde_json::from_str(what).ok().map(|control| (RunId(run), control)));
+                }
+            }
+            Ok(asked)
         })
     }
 
@@ -433,7 +441,7 @@ impl Cluster for Member {
                     reader.client().query(&statement, &[&longest.as_secs_f64()]).await
                 })
             });
-            Ok(ask.await?.iter().map(node_of).collect())
+            ask.await?.iter().map(node_of).collect()
         })
     }
 
@@ -460,10 +468,11 @@ impl Cluster for Member {
                 })
             });
             let count = |row: &Row| {
-                let status = Status::ALL.into_iter().find(|status| status.as_str() == row.get::<_, &str>(1))?;
-                Some((row.get(0), status, u64::try_from(row.get::<_, i64>(2)).unwrap_or_default()))
+                let (engine, found, count): (String, &str, i64) = (cell(row, 0)?, cell(row, 1)?, cell(row, 2)?);
+                let status = Status::ALL.into_iter().find(|status| status.as_str() == found);
+                Ok(status.map(|status| (engine, status, u64::try_from(count).unwrap_or_default())))
             };
-            Ok(Some(ask.await?.iter().filter_map(count).collect()))
+            ask.await?.iter().filter_map(|row| count(row).transpose()).collect::<Result<_, Error>>().map(Some)
         })
     }
 
@@ -477,7 +486,9 @@ impl Cluster for Member {
                     reader.client().query(&statement, &[&*among]).await
                 })
             });
-            Ok(ask.await?.iter().filter_map(|row| row.get::<_, &[u8]>(0).try_into().ok()).collect())
+            let rows = ask.await?;
+            let files: Vec<&[u8]> = rows.iter().map(|row| cell(row, 0)).collect::<Result<_, _>>()?;
+            Ok(files.into_iter().filter_map(|file| file.try_into().ok()).collect())
         })
     }
 }

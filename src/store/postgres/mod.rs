@@ -30,6 +30,7 @@ use crate::domain::fact::Stream;
 use crate::domain::ids::{RunId, Seq};
 
 mod bounds;
+mod cell;
 mod failure;
 mod filter;
 mod folder;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tokio_postgres::types::ToSql;
 
+use super::cell::cell;
 use super::group::stream_number;
 use super::read::Questions;
 use crate::domain::fact::Stream;
@@ -45,8 +46,8 @@ impl Questions {
             });
             let rows = ask.await?;
             for row in &rows {
-                let begins = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
-                if !pieces.add(begins, &Bytes::copy_from_slice(row.get(1))) {
+                let begins = u64::try_from(cell::<i64>(row, 0)?).unwrap_or_default();
+                if !pieces.add(begins, &Bytes::copy_from_slice(cell(row, 1)?)) {
                     return Ok(pieces.found);
                 }
             }

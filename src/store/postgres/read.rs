@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::bounds::{MOST_STORED, bounded};
+use super::cell::cell;
 use super::filter::Condition;
 use super::link::Link;
 use super::row_key::{RowKey, key_of};
@@ -75,7 +76,7 @@ impl Questions {
                 reader.client().query_opt(&statement, &[&run.0]).await
             })
         });
-        Ok(ask.await?.map_or(Seq::START, |row| seq(row.get(0))))
+        ask.await?.map_or(Ok(Seq::START), |row| Ok(seq(cell(&row, 0)?)))
     }
 
     /// The heads of those of the runs that are there, and whether their events are deleted.
@@ -88,7 +89,7 @@ impl Questions {
                 reader.client().query(&statement, &[&*ids]).await
             })
         });
-        Ok(ask.await?.iter().map(|row| (RunId(row.get(0)), seq(row.get(1)), row.get(2))).collect())
+        ask.await?.iter().map(|row| Ok((RunId(cell(row, 0)?), seq(cell(row, 1)?), cell(row, 2)?))).collect()
     }
 
     pub(super) async fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
@@ -129,7 +130,7 @@ impl Questions {
                 reader.client().query_one(&statement, &[]).await
             })
         });
-        Ok(u64::try_from(ask.await?.get::<_, i64>(0)).unwrap_or_default())
+        Ok(u64::try_from(cell::<i64>(&ask.await?, 0)?).unwrap_or_default())
     }
 
     pub(super) async fn index(&self, key: IndexKey) -> Result<Option<Bytes>, Error> {
@@ -158,7 +159,7 @@ impl Questions {
                 }
             })
         });
-        Ok(ask.await?.map(|row| Bytes::copy_from_slice(row.get(0))))
+        ask.await?.map(|row| Ok(Bytes::copy_from_slice(cell(&row, 0)?))).transpose()
     }
 
     pub(super) async fn open_runs(&self) -> Result<Vec<RunId>, Error> {
@@ -168,7 +169,7 @@ impl Questions {
                 reader.client().query(&statement, &[]).await
             })
         });
-        Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+        ask.await?.iter().map(|row| Ok(RunId(cell(row, 0)?))).collect()
     }
 
     pub(super) async fn runs_with(
@@ -198,7 +199,9 @@ impl Questions {
             });
             let rows = ask.await?;
             let fetched = rows.len();
-            found.extend(rows.iter().map(|row| (RunId(row.get(0)), Bytes::copy_from_slice(row.get(1)))));
+            for row in &rows {
+                found.push((RunId(cell(row, 0)?), Bytes::copy_from_slice(cell(row, 1)?)));
+            }
             before = found.last().map(|(run, _)| *run);
             if fetched < most {
                 break;
@@ -224,23 +227,25 @@ impl Questions {
         });
         let counted = ask.await?;
         let of_row = |row: &Row| {
-            let status = Status::ALL.into_iter().find(|status| status.as_str() == row.get::<_, &str>(0))?;
-            Some((status, u64::try_from(row.get::<_, i64>(1)).unwrap_or_default()))
+            let (found, count): (&str, i64) = (cell(row, 0)?, cell(row, 1)?);
+            let status = Status::ALL.into_iter().find(|status| status.as_str() == found);
+            Ok(status.map(|status| (status, u64::try_from(count).unwrap_or_default())))
         };
-        Ok(counted.iter().filter_map(of_row).collect())
+        counted.iter().filter_map(|row| of_row(row).transpose()).collect()
     }
 }
 
 fn batch_of(row: &Row, run: RunId) -> Result<EventBatch, Error> {
-    if usize::try_from(row.get::<_, i32>(3)).is_ok_and(|bytes| bytes > MOST_STORED) {
-        let reason = format!("the batch that ends at {} has {} bytes", row.get::<_, i64>(0), row.get::<_, i32>(3));
+    let (last, count, bytes): (i64, i32, i32) = (cell(row, 0)?, cell(row, 1)?, cell(row, 3)?);
+    if usize::try_from(bytes).is_ok_and(|bytes| bytes > MOST_STORED) {
+        let reason = format!("the batch that ends at {last} has {bytes} bytes");
         return Err(Error::Corrupt { run, reason });
     }
-    let (last, count) = (seq(row.get(0)), u32::try_from(row.get::<_, i32>(1)).unwrap_or_default());
+    let (last, count) = (seq(last), u32::try_from(count).unwrap_or_default());
     let batch = EventBatch {
         first: Seq((last.0 + 1).saturating_sub(u64::from(count))),
         count,
-        ndjson: Bytes::copy_from_slice(row.get(2)),
+        ndjson: Bytes::copy_from_slice(cell(row, 2)?),
     };
     match batch.flaw() {
         Some(reason) => Err(Error::Corrupt { run, reason }),

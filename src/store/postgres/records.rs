@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::bounds::bounded;
+use super::cell::cell;
 use super::failure;
 use super::member::Member;
 use crate::store::{BoxFuture, Changed, Error, Expected, LeaseId, Record, RecordChange, RecordList, Records, records};
@@ -77,11 +79,12 @@ impl Member {
             })
         });
         let row = ask.await??;
-        let Some(done) = row.get::<_, Option<i64>>(0) else {
-            let found = row.get::<_, Option<i64>>(1).map(|found| Record {
+        let Some(done) = cell::<Option<i64>>(&row, 0)? else {
+            let value = cell::<Option<&[u8]>>(&row, 2)?.unwrap_or_default();
+            let found = cell::<Option<i64>>(&row, 1)?.map(|found| Record {
                 key,
                 revision: revision(found),
-                value: Bytes::copy_from_slice(row.get::<_, Option<&[u8]>>(2).unwrap_or_default()),
+                value: Bytes::copy_from_slice(value),
             });
             return Ok(Changed::Refused { found });
         };
@@ -104,11 +107,11 @@ impl Records for Member {
                     reader.client().query_opt(&statement, &[&kind, &*key]).await
                 })
             });
-            Ok(ask.await?.map(|row| Record {
-                key: row.get(0),
-                revision: revision(row.get(1)),
-                value: Bytes::copy_from_slice(row.get(2)),
-            }))
+            let record = |row: Row| {
+                let (key, value) = (cell(&row, 0)?, Bytes::copy_from_slice(cell(&row, 2)?));
+                Ok(Record { key, revision: revision(cell(&row, 1)?), value })
+            };
+            ask.await?.map(record).transpose()
         })
     }
 
@@ -123,10 +126,10 @@ impl Records for Member {
             let rows = ask.await?;
             let mut list = RecordList::default();
             for row in &rows {
-                list.revision = revision(row.get(0));
-                if let Some(key) = row.get::<_, Option<String>>(1) {
-                    let value = Bytes::copy_from_slice(row.get(3));
-                    list.records.push(Record { key, revision: revision(row.get(2)), value });
+                list.revision = revision(cell(row, 0)?);
+                if let Some(key) = cell::<Option<String>>(row, 1)? {
+                    let value = Bytes::copy_from_slice(cell(row, 3)?);
+                    list.records.push(Record { key, revision: revision(cell(row, 2)?), value });
                 }
             }
             Ok(list)
@@ -143,7 +146,7 @@ impl Records for Member {
                     reader.client().query(&statement, &[&*kinds]).await
                 })
             });
-            Ok(ask.await?.iter().map(|row| revision(row.get(0))).collect())
+            ask.await?.iter().map(|row| Ok(revision(cell(row, 0)?))).collect()
         })
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::cell::cell;
 use super::member::Member;
 use crate::store::removals::{BEGUN_FOR, FileHash, Removals, Turn};
 use crate::store::{BoxFuture, Error};
@@ -34,8 +35,8 @@ fn bytes(files: &[FileHash]) -> Arc<Vec<Vec<u8>>> {
     Arc::new(files.iter().map(|file| file.to_vec()).collect())
 }
 
-fn hash(row: &Row) -> Option<FileHash> {
-    row.get::<_, Option<&[u8]>>(0)?.try_into().ok()
+fn hash(row: &Row) -> Result<Option<FileHash>, Error> {
+    Ok(cell::<Option<&[u8]>>(row, 0)?.and_then(|hash| hash.try_into().ok()))
 }
 
 impl Member {
@@ -55,10 +56,10 @@ impl Removals for Member {
                 })
             });
             let turn = |row: Row| {
-                let age = Duration::try_from_secs_f64(row.get::<_, Option<f64>>(1).unwrap_or_default());
-                Turn { after: hash(&row), store_age: age.unwrap_or_default() }
+                let age = Duration::try_from_secs_f64(cell::<Option<f64>>(&row, 1)?.unwrap_or_default());
+                Ok(Turn { after: hash(&row)?, store_age: age.unwrap_or_default() })
             };
-            Ok(ask.await?.map(turn))
+            ask.await?.map(turn).transpose()
         })
     }
 
@@ -99,7 +100,7 @@ impl Removals for Member {
                     reader.client().query(&statement, &[&me, &*among]).await
                 })
             });
-            Ok(ask.await?.iter().filter_map(hash).collect())
+            ask.await?.iter().filter_map(|row| hash(row).transpose()).collect()
         })
     }
 
@@ -112,7 +113,7 @@ impl Removals for Member {
                     reader.client().query(&statement, &[&me, &BEGUN_FOR.as_secs_f64()]).await
                 })
             });
-            Ok(ask.await?.iter().filter_map(hash).collect())
+            ask.await?.iter().filter_map(|row| hash(row).transpose()).collect()
         })
     }
 

@@ -74,34 +74,34 @@ pub(super) async fn look(client: &Client) -> Result<String, Unfit> {
             &[],
         )
         .await?;
-    if looked.get::<_, i32>(0) < OLDEST_SERVER {
-        let version: &str = looked.get(4);
+    if looked.try_get::<_, i32>(0)? < OLDEST_SERVER {
+        let version: &str = looked.try_get(4)?;
         return Err(Unfit::Reason(format!("the server has version {version}; at least 13 is needed")));
     }
-    let encoding: &str = looked.get(1);
+    let encoding: &str = looked.try_get(1)?;
     if encoding != "UTF8" {
         return Err(Unfit::Reason(format!(
             "the database has the encoding {encoding}, and UTF8 is needed: create another one, for example with \
              createdb -E UTF8 -T template0"
         )));
     }
-    if looked.get::<_, &str>(2) == "off" || looked.get::<_, &str>(3) == "off" {
+    if looked.try_get::<_, &str>(2)? == "off" || looked.try_get::<_, &str>(3)? == "off" {
         return Err(Unfit::Reason(
             "the server has fsync or full_page_writes switched off, so that a crash can lose acknowledged events: \
              switch them on"
                 .to_owned(),
         ));
     }
-    Ok(format!("PostgreSQL {}", looked.get::<_, &str>(4)))
+    Ok(format!("PostgreSQL {}", looked.try_get::<_, &str>(4)?))
 }
 
 /// What the tables are, without changing anything.
 pub(super) async fn look_at_tables(client: &Client, schema: &str) -> Result<String, Unfit> {
     let there = client.query_one("select to_regclass($1) is not null", &[&format!("{schema}.about")]).await?;
-    if !there.get::<_, bool>(0) {
+    if !there.try_get::<_, bool>(0)? {
         return Ok("its tables do not exist yet; the first start creates them".to_owned());
     }
-    let found = Found::read(&client.query_one(FOUND, &[]).await?);
+    let found = Found::read(&client.query_one(FOUND, &[]).await?)?;
     found.fits()?;
     let (tables, known) = (found.tables, known());
     Ok(match tables.cmp(&known) {
@@ -120,9 +120,9 @@ struct Found {
 }
 
 impl Found {
-    fn read(row: &Row) -> Found {
-        let oldest = row.get(0);
-        Found { tables: row.get::<_, Option<i32>>(1).unwrap_or(oldest), oldest }
+    fn read(row: &Row) -> Result<Found, ServerError> {
+        let oldest = row.try_get(0)?;
+        Ok(Found { tables: row.try_get::<_, Option<i32>>(1)?.unwrap_or(oldest), oldest })
     }
 
     /// Whether this program can use them.
@@ -151,14 +151,14 @@ pub(super) async fn prepare(client: &mut Client, place: &Place, share: &ShareRul
 async fn migrate(client: &mut Client, schema: &str, share: &ShareRule) -> Result<(), Unfit> {
     let transaction = client.transaction().await?;
     transaction.execute("select pg_advisory_xact_lock($1, hashtext($2))", &[&LOCK, &schema]).await?;
-    let there: bool = transaction.query_one("select to_regnamespace($1) is not null", &[&schema]).await?.get(0);
+    let there: bool = transaction.query_one("select to_regnamespace($1) is not null", &[&schema]).await?.try_get(0)?;
     if !there {
         transaction.batch_execute(&format!("create schema {schema}")).await?;
     }
     let of = format!("{schema}.about");
-    let there: bool = transaction.query_one("select to_regclass($1) is not null", &[&of]).await?.get(0);
+    let there: bool = transaction.query_one("select to_regclass($1) is not null", &[&of]).await?.try_get(0)?;
     let found = if there {
-        Found::read(&transaction.query_one(FOUND, &[]).await?)
+        Found::read(&transaction.query_one(FOUND, &[]).await?)?
     } else {
         transaction
             .batch_execute("create table about (version integer not null, folder uuid, made_at timestamptz default now()); insert into about (version) values (0)")
@@ -191,9 +191,16 @@ async fn place_in_queue(transaction: &Transaction<'_>, share: &ShareRule) -> Res
         )
         .await?;
     for row in transaction.query(open, &[]).await? {
-        let at = QueuePlace::of(Standing::of_any(row.get(1), share));
-        let values: [&(dyn ToSql + Sync); 7] =
-            [&row.get::<_, Uuid>(0), &at.waits, &at.not_before, &at.due_at, &at.priority, &at.share, &at.shared_key];
+        let at = QueuePlace::of(Standing::of_any(row.try_get(1)?, share));
+        let values: [&(dyn ToSql + Sync); 7] = [
+            &row.try_get::<_, Uuid>(0)?,
+            &at.waits,
+            &at.not_before,
+            &at.due_at,
+            &at.priority,
+            &at.share,
+            &at.shared_key,
+        ];
         transaction.execute(&place, &values).await?;
     }
     Ok(())
@@ -203,7 +210,7 @@ async fn place_in_queue(transaction: &Transaction<'_>, share: &ShareRule) -> Res
 pub(super) async fn claim_for(client: &Client, folder: Uuid) -> Result<Option<Uuid>, ServerError> {
     client.execute("update about set folder = $1 where folder is null", &[&folder]).await?;
     let row = client.query_one("select folder from about", &[]).await?;
-    Ok(row.get(0))
+    row.try_get(0)
 }
 
 /// The same for a database that holds nothing; one that is this folder's already is emptied.
@@ -211,7 +218,7 @@ pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Opt
     let transaction = client.transaction().await?;
     let claim = "update about set folder = $1 where folder is null and not exists (select from runs)";
     transaction.execute(claim, &[&folder]).await?;
-    let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
+    let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.try_get(0)?;
     if found == Some(folder) {
         let tables = "runs, events, index_rows, raw_chunks, run_files, controls, nodes, records, record_kinds, record_files, \
              record_changes, file_removals";

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::cell::cell;
 use super::failure;
 use super::group::{Request, Scope};
 use super::heads::Heads;
@@ -186,9 +188,10 @@ async fn begin(
         let mut after = Uuid::nil();
         loop {
             let found = client.query(HEADS, &[&after]).await.map_err(server)?;
-            heads.load(found.iter().map(|row| (crate::domain::ids::RunId(row.get(0)), head(row.get(1)))));
-            let last = found.last().map(|row| row.get::<_, Uuid>(0));
-            let Some(last) = last.filter(|last| *last > after) else { break };
+            let of_row = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+            let found = found.iter().map(of_row).collect::<Result<Vec<(Uuid, i64)>, _>>().map_err(server)?;
+            heads.load(found.iter().map(|(run, stored)| (crate::domain::ids::RunId(*run), head(*stored))));
+            let Some((last, _)) = found.last().copied().filter(|(last, _)| *last > after) else { break };
             after = last;
         }
     }
@@ -225,8 +228,7 @@ async fn measure(link: Link, bytes: Arc<AtomicU64>) {
                 reader.client().query_one(&statement, &[]).await
             })
         });
-        if let Ok(row) = ask.await {
-            let found: Option<i64> = row.get(0);
+        if let Ok(found) = ask.await.and_then(|row| cell::<Option<i64>>(&row, 0)) {
             bytes.store(found.and_then(|found| u64::try_from(found).ok()).unwrap_or_default(), Ordering::Relaxed);
         }
         tokio::time::sleep(MEASURE).await;

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
@@ -110,7 +111,8 @@ impl<'a> Split<'a> {
             &froms, &pieces, &states,
         ];
         let rows = client.query(statement, &values).await?;
-        let released: HashMap<Uuid, bool> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let of_row = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        let released = rows.iter().map(of_row).collect::<Result<HashMap<Uuid, bool>, ServerError>>()?;
         let outcome = |call: &AppendCall| {
             let released = *released.get(&call.run)?;
             Some(Outcome::Head { head: Seq(u64::try_from(call.head).unwrap_or_default()), released })

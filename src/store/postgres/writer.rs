@@ -179,7 +179,7 @@ impl Writer {
         let began = Instant::now();
         let lock = if self.rules.scope.alone { LOCK } else { LOCK_SHARED };
         loop {
-            if client.query_one(lock, &[]).await?.get(0) {
+            if client.query_one(lock, &[]).await?.try_get(0)? {
                 return Ok(true);
             }
             if began.elapsed() > self.rules.lock_patience {
@@ -385,7 +385,7 @@ impl Writer {
         let Some(row) = client.query_opt(TAKE_OVER, &[&self.id]).await? else {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         };
-        let (session, committed) = (row.get(0), row.get(1));
+        let (session, committed) = (row.try_get(0)?, row.try_get(1)?);
         if !self.lock(&client).await? {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         }

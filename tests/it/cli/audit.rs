@@ -123,6 +123,33 @@ fn a_log_at_the_last_number_there_is_and_one_without_end_are_audited() {
     assert!(found.iter().any(|(rule, file, _)| (rule.as_str(), file.as_str()) == ("FCMP", EVENTS)), "{found:?}");
 }
 
+/// Its length alone tells that it is not what the log says.
+#[test]
+fn raw_output_of_a_terabyte_of_holes_is_damage_and_is_not_read() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let found = damaged(&place, &run, |root| {
+        fs::File::options().write(true).open(root.join("logs/stdout.txt")).unwrap().set_len(1 << 40).unwrap();
+    });
+    assert!(found.contains(&violation("PROOF", "logs/stdout.txt", Value::Null)), "{found:?}");
+}
+
+/// Its end says that its directory is empty and at its beginning, so that everything else would be what stands behind it.
+#[test]
+fn an_export_that_lies_about_its_directory_takes_no_memory_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("run.zip");
+    let comment = [b"skill-runner-export/1 sha256 ".as_slice(), &[b'0'; 64]].concat();
+    let length = u16::try_from(comment.len()).unwrap().to_le_bytes();
+    let end = [b"PK\x05\x06".as_slice(), &[0; 16], &length, &comment].concat();
+    std::os::unix::fs::FileExt::write_all_at(&fs::File::create(&export).unwrap(), &end, 1200 << 20).unwrap();
+    let limited = "ulimit -v 1000000; exec \"$0\" audit --json \"$1\"";
+    let program = env!("CARGO_BIN_EXE_skill-runner");
+    let told = std::process::Command::new("sh").args(["-c", limited, program]).arg(&export).output().unwrap();
+    let report: Value = serde_json::from_slice(&told.stdout).expect("it is told about");
+    assert!(report["violations"].as_array().unwrap().iter().any(|found| found["rule"] == "ZIP"), "{report}");
+}
+
 #[test]
 fn an_event_that_is_no_json_any_more_is_named() {
     let place = Place::new();

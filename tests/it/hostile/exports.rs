@@ -120,6 +120,7 @@ fn an_export_that_somebody_made_up_is_audited_in_little_memory_and_told_about_in
     for (what, export) in [
         ("a result of many values", made.with("result/result.json", many_values(30))),
         ("a validation of many values", made.with("result/validation.json", many_values(30))),
+        ("a log of empty lines", made.with("logs/events.jsonl", vec![b'\n'; 60 << 20])),
         ("events of many values", made.with("logs/events.jsonl", event.repeat(14))),
         (
             "many files",

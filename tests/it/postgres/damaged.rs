@@ -139,6 +139,36 @@ fn fresh_id() -> &'static str {
     "00000000-0000-0000-0000-00000000000a"
 }
 
+/// A column that is null where it never is, or of another type, cannot be understood. Whoever asks is told, and the tasks of the store
+/// that look for themselves go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_cannot_be_understood_is_an_error_of_that_question_alone() {
+    if !postgres::installed("rows of PostgreSQL that cannot be understood are errors") {
+        return;
+    }
+    let (server, schema) = (postgres::shared(), fresh());
+    let (one, two) = (joined(&several(&schema), "one").await, joined(&several(&schema), "two").await);
+    let run = contract::run(1);
+    one.store.append(contract::events(run, Seq(0), 3)).await.unwrap();
+    let sql = |sql: &str| server.sql(&format!("set search_path = {schema}; {sql}"));
+    sql(&format!(
+        "alter table runs alter head drop not null; update runs set head = null where run = '{run}'; \
+         alter table events alter ndjson type text using encode(ndjson, 'hex'); \
+         alter table nodes alter works type text using works::text"
+    ));
+    // Each of its tasks looks the head up: for who follows, by itself every two seconds, and when it hears of an append.
+    let mut head = two.store.watch(&run);
+    let looked = sql("select pg_sleep(2.5)");
+    assert_eq!(looked, "");
+    sql(&format!("notify {schema}_heads, '{}=3'", run.0.simple()));
+    let refused = |error: Error| assert!(matches!(&error, Error::Engine { .. }), "{error:?}");
+    refused(two.store.head(&run).await.unwrap_err());
+    refused(two.store.read(&run, Seq(0), 1000).await.unwrap_err());
+    refused(two.cluster.nodes().await.map(drop).unwrap_err());
+    sql(&format!("update runs set head = 3 where run = '{run}'"));
+    timeout(LONG, head.wait_for(|head| *head == Seq(3))).await.expect("it looks again").unwrap();
+}
+
 /// A server that lets everybody in, and then says these bytes for ever.
 fn lying(first: Vec<u8>, forever: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -232,7 +262,8 @@ async fn connections_that_come_back_and_are_cut_each_time_are_not_tried_for_ever
     let written = append(&store).await.expect("it ends");
     assert!(format!("{written:?}").contains("does not count"), "{written:?}");
     assert!(matches!(failed.recv_timeout(LONG).unwrap(), Error::Unavailable { .. }));
-    assert_eq!(store.head(&contract::run(1)).await.unwrap(), Seq::START);
+    // By itself: a store that has failed answers no more.
+    assert_eq!(server.sql(&format!("select count(*) from {schema}.runs")), "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
