@@ -8,7 +8,7 @@ use crate::audit::report::{Report, Trust, Violation};
 use crate::audit::streams::Streams;
 use crate::bounded::json::has_at_most;
 use crate::domain::artifact::ArtifactEntry;
-use crate::domain::event::{Event, Normalized};
+use crate::domain::event::{EVENT_MAX, Event, Normalized};
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{Proof, RunError, StreamProof};
 use crate::domain::run_file::RunFolder;
@@ -20,8 +20,6 @@ use crate::fcmp::{Envelope, LogHead, PublicKey, RawRef, read_envelope, verify_si
 const DIFFERENCES_MAX: usize = 20;
 /// Most lines that are no events of a log whose rest is read.
 const UNREADABLE_MAX: u64 = 100_000;
-/// Longest line that is read as an event; no writer makes longer ones.
-const LINE_MAX: u64 = 4 * 1024 * 1024;
 
 pub(crate) struct LogAudit<'a> {
     auditor: Auditor,
@@ -76,7 +74,7 @@ impl<'a> LogAudit<'a> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = log.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            let read = log.by_ref().take(EVENT_MAX).read_until(b'\n', &mut line);
             if read.map_err(Error::read(EVENTS))? == 0 {
                 return Ok(());
             }

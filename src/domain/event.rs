@@ -108,6 +108,9 @@ events! {
     Failed(Box<Failed>) "terminal" "conversation.failed";
 }
 
+/// Most bytes of an event as it is written; what is longer was not written by this program.
+pub(crate) const EVENT_MAX: u64 = 4 * 1024 * 1024;
+
 const _: () = assert!(size_of::<Event>() <= 96);
 
 impl Event {

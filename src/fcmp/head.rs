@@ -5,6 +5,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::domain::cache_key::sha256_bytes;
+use crate::domain::event::EVENT_MAX;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 
@@ -27,9 +28,6 @@ impl Chain {
         Self(hash.finalize().into())
     }
 }
-
-/// Longest event; no writer makes longer ones.
-const EVENT_MAX: u64 = 4 * 1024 * 1024;
 
 /// The chain over a log that is read in any pieces.
 pub(crate) struct ChainHasher {

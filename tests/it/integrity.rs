@@ -126,6 +126,27 @@ fn a_sealed_log_that_is_deleted_emptied_cut_appended_to_or_changed_is_damage_eve
     }
 }
 
+/// Reading it to its end would take an hour. The proof in its last event is looked up for every file of the run.
+#[test]
+fn a_sealed_log_followed_by_a_terabyte_of_holes_is_damage_and_is_not_read() {
+    let server = server();
+    let run = sealed(&server, "tiny");
+    let path = server.run_dir(&run).join(EVENTS);
+    let long = Damaged::by(path.clone(), |path, _| {
+        fs::File::options().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
+    });
+    let job = format!("/v1/jobs/{run}");
+    for path in ["result", "artifacts", "artifacts/artifacts/note.txt", "bundle", "export", "events/history"] {
+        refused(&server, &format!("{job}/{path}"), EVENTS);
+    }
+    assert_eq!(told(&server, &run), [EVENTS]);
+    drop(long);
+    for path in ["result", "events/history"] {
+        assert_eq!(server.get(&format!("{job}/{path}")).status, 200, "{path}: it was put back");
+    }
+    assert_eq!(told(&server, &run), Vec::<Value>::new());
+}
+
 #[test]
 fn a_changed_file_is_never_served_as_if_it_were_whole() {
     let server = server();

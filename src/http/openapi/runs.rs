@@ -95,7 +95,9 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
         ("GET", "/events/history") => {
             of_run("history", "A range of the run's events.").answers(200, "Done.", Content::JsonOrLines("History"))
         }
-        ("POST", "/cancel") => of_run("cancel", "Cancels the run; one that has ended stays as it is.").json("Canceled"),
+        ("POST", "/cancel") => of_run("cancel", "Cancels the run; one that has ended stays as it is.")
+            .json("Canceled")
+            .refuses(&[Code::RunBusy]),
         ("GET", "/interaction/pending" | "/pending") => {
             of_run("pending", "The question that the run waits with.").json("Pending").refuses(&[Code::NotInteractive])
         }
@@ -104,6 +106,7 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
                 Code::NotInteractive,
                 Code::InteractionStale,
                 Code::InteractionNotPending,
+                Code::RunBusy,
                 Code::InputValidationFailed,
                 Code::IdempotencyConflict,
                 Code::QueueFull,

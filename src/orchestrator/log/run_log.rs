@@ -261,7 +261,7 @@ impl RunLog {
                     Flaw::Io(source) => Err(Error::io(format!("read {}", path.display()))(source)),
                 };
             }
-            match SealedLog::open(&path).and_then(|log| log.read(after, max_bytes)) {
+            match SealedLog::open(&path, head.state.head_seq).and_then(|log| log.read(after, max_bytes)) {
                 Ok(batches) if batches.is_empty() && after < head.state.head_seq => {
                     Ok(Err(format!("it ends before event {}", after.next())))
                 }

@@ -6,10 +6,14 @@ use std::os::unix::fs::FileExt;
 
 use sha2::{Digest, Sha256};
 
+use crate::domain::event::EVENT_MAX;
 use crate::domain::ids::Seq;
 
 /// Every so many events one offset is kept.
 pub(super) const INTERVAL: u64 = 128;
+
+/// Most bytes from one offset to the next.
+const BLOCK_MAX: u64 = INTERVAL * EVENT_MAX;
 
 const MAGIC: &[u8; 8] = b"SREVIDX1";
 const DIGEST_LEN: usize = 32;
@@ -17,20 +21,12 @@ const DIGEST_LEN: usize = 32;
 /// Offsets of the events 1, 129, 257, …, and what the log as a whole measures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Index {
-    head: Seq,
-    log_bytes: u64,
-    offsets: Vec<u64>,
+    pub(super) head: Seq,
+    pub(super) log_bytes: u64,
+    pub(super) offsets: Vec<u64>,
 }
 
 impl Index {
-    pub(super) fn head(&self) -> Seq {
-        self.head
-    }
-
-    pub(super) fn log_bytes(&self) -> u64 {
-        self.log_bytes
-    }
-
     /// Where a block begins; the end of the log for blocks after the last.
     pub(super) fn offset(&self, block: usize) -> u64 {
         self.offsets.get(block).copied().unwrap_or(self.log_bytes)
@@ -46,7 +42,7 @@ impl Index {
         bytes
     }
 
-    /// The index in a file; `None` if it is cut, altered or none at all.
+    /// The index in a file; `None` if it is cut, altered or none at all, or if no log can be as it says.
     pub(super) fn decode(bytes: &[u8]) -> Option<Index> {
         let (content, digest) = bytes.split_at_checked(bytes.len().checked_sub(DIGEST_LEN)?)?;
         if digest != &Sha256::digest(content)[..] {
@@ -56,7 +52,10 @@ impl Index {
             content.strip_prefix(MAGIC)?.chunks_exact(8).map(|eight| eight.try_into().map(u64::from_be_bytes));
         let (head, log_bytes) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         let offsets: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-        (offsets.len() as u64 == head.div_ceil(INTERVAL)).then_some(Index { head: Seq(head), log_bytes, offsets })
+        let ends = offsets.iter().copied().skip(1).chain([log_bytes]);
+        let has_order = offsets.iter().zip(ends).all(|(start, end)| *start < end && end - start <= BLOCK_MAX);
+        let is_index = has_order && offsets.len() as u64 == head.div_ceil(INTERVAL);
+        is_index.then_some(Index { head: Seq(head), log_bytes, offsets })
     }
 
     /// Whether events end where the index says, at the last offset and at the end: a cheap look that
@@ -80,6 +79,8 @@ impl Index {
 pub(super) struct Builder {
     lines: u64,
     log_bytes: u64,
+    /// Bytes after the last end of an event.
+    unended: u64,
     offsets: Vec<u64>,
 }
 
@@ -98,12 +99,22 @@ impl Builder {
             at += len as u64;
             let ended = bytes[..(at - self.log_bytes) as usize].last() == Some(&b'\n');
             self.lines += u64::from(ended);
+            self.unended = if ended { 0 } else { self.unended + len as u64 };
         }
         self.log_bytes = at;
     }
 
     pub(super) fn log_bytes(&self) -> u64 {
         self.log_bytes
+    }
+
+    /// Events that have ended.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    pub(super) fn unended(&self) -> u64 {
+        self.unended
     }
 
     pub(super) fn finish(self) -> Index {

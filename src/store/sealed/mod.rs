@@ -13,6 +13,7 @@ use bytes::Bytes;
 use self::index::{Builder, INTERVAL, Index};
 use super::batch::{count_lines, end_of};
 use super::{Error, EventBatch};
+use crate::domain::event::EVENT_MAX;
 use crate::domain::ids::Seq;
 use crate::files::{self, open_regular};
 
@@ -68,7 +69,7 @@ impl Sealing {
         let Self { path, out, index, .. } = self;
         let temp = out.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let index = index.finish();
-        let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
+        let sealed = Sealed { head: index.head, bytes: index.log_bytes };
         // The index first: a log without one would be scanned, an index without a log is never looked at.
         write_index(&path, &index)?;
         files::step("rename to", &path)?;
@@ -86,27 +87,23 @@ pub(crate) struct SealedLog {
 }
 
 impl SealedLog {
-    /// Opens the log at `path`, making its index anew if it is missing or wrong.
-    pub(crate) fn open(path: &Path) -> Result<SealedLog, Error> {
+    /// Opens the log at `path`, which has `head` events, making its index anew if it is missing or wrong.
+    pub(crate) fn open(path: &Path, head: Seq) -> Result<SealedLog, Error> {
         let file = open_regular(path)?;
         let bytes = file.metadata().map_err(Error::io("read", path))?.len();
         // Whatever is wrong with the index, it can be made again from the log.
         let stored = read_index(path).and_then(|stored| Index::decode(&stored));
-        let stored = stored.filter(|index| index.log_bytes() == bytes);
+        let stored = stored.filter(|index| index.log_bytes == bytes && index.head == head);
         let index = match stored {
             Some(index) if index.fits(&file).map_err(Error::io("read", path))? => index,
-            Some(_) | None => rebuild(path, &file)?,
+            Some(_) | None => rebuild(path, &file, head)?,
         };
         Ok(SealedLog { path: path.to_path_buf(), file, index })
     }
 
-    pub(crate) fn head(&self) -> Seq {
-        self.index.head()
-    }
-
     /// Events from exactly `after + 1` on: as many as fit `max_bytes`, but at least one if there is any.
     pub(crate) fn read(&self, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        if after >= self.head() {
+        if after >= self.index.head {
             return Ok(Vec::new());
         }
         let (block, skipped) = ((after.0 / INTERVAL) as usize, (after.0 % INTERVAL) as u32);
@@ -115,7 +112,7 @@ impl SealedLog {
         let mut wanted = lead.saturating_add(max_bytes as u64);
         loop {
             let bytes = self.read_bytes(start, wanted)?;
-            let complete = bytes.len() as u64 >= self.index.log_bytes() - start;
+            let complete = bytes.len() as u64 >= self.index.log_bytes - start;
             let from = end_of(&bytes, skipped);
             let fitting = &bytes[from..bytes.len().min(from.saturating_add(max_bytes))];
             let end = match fitting.iter().rposition(|byte| *byte == b'\n') {
@@ -137,15 +134,16 @@ impl SealedLog {
     }
 
     fn read_bytes(&self, start: u64, wanted: u64) -> Result<Bytes, Error> {
-        let len = wanted.min(self.index.log_bytes() - start);
+        let len = wanted.min(self.index.log_bytes - start);
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut bytes, start).map_err(Error::io("read", &self.path))?;
         Ok(bytes.into())
     }
 }
 
-/// Makes the index from the log itself.
-fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
+/// Makes the index from the log itself. No more is read than tells that this is no log of so many events, however long it is.
+fn rebuild(path: &Path, file: &File, head: Seq) -> Result<Index, Error> {
+    let corrupt = |reason: String| Error::CorruptFile { path: path.to_path_buf(), reason };
     let mut builder = Builder::default();
     let mut buffer = vec![0; 1024 * 1024];
     let mut last = b'\n';
@@ -158,11 +156,20 @@ fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
         };
         builder.add(&buffer[..len]);
         last = buffer[len - 1];
+        if builder.lines() > head.0 {
+            return Err(corrupt(format!("it has more than the {head} events that were recorded")));
+        }
+        if builder.unended() > EVENT_MAX {
+            return Err(corrupt(format!("event {} has no end", builder.lines() + 1)));
+        }
     }
     if last != b'\n' {
-        return Err(Error::CorruptFile { path: path.to_path_buf(), reason: "its last line has no end".to_owned() });
+        return Err(corrupt("its last line has no end".to_owned()));
     }
     let index = builder.finish();
+    if index.head != head {
+        return Err(corrupt(format!("it has {} events, and should have {head}", index.head)));
+    }
     if let Err(error) = write_index(path, &index) {
         // The log can be read all the same, only each opening takes longer.
         tracing::warn!(path = %path.display(), %error, "the index of a sealed log could not be written");
@@ -178,7 +185,7 @@ fn read_index(log: &Path) -> Option<Vec<u8>> {
 
 fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
     let path = index_path(log);
-    if index.log_bytes() < INDEXED_FROM {
+    if index.log_bytes < INDEXED_FROM {
         // A short log is read quickly without an index.
         return Ok(files::remove_file(&path)?);
     }

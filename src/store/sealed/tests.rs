@@ -79,8 +79,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let batches = batches(&lens, per_batch);
-        let log = SealedLog::open(&sealed(folder.path(), &batches)).unwrap();
-        prop_assert_eq!(log.head(), Seq(lens.len() as u64));
+        let log = SealedLog::open(&sealed(folder.path(), &batches), Seq(lens.len() as u64)).unwrap();
         for cursor in cursors {
             let suffix: Vec<_> = batches.iter().filter_map(|batch| batch.after(Seq(cursor))).collect();
             prop_assert_eq!(read_all(&log, Seq(cursor), max_bytes), whole(&suffix));
@@ -107,7 +106,7 @@ fn a_missing_cut_altered_or_foreign_index_is_made_anew() {
             Some(bytes) => fs::write(&index, bytes).unwrap(),
             None => fs::remove_file(&index).unwrap(),
         }
-        let log = SealedLog::open(&path).unwrap();
+        let log = SealedLog::open(&path, Seq(1000)).unwrap();
         assert_eq!(read_all(&log, Seq(0), 4096), whole(&batches));
         assert_eq!(fs::read(&index).unwrap(), good);
     }
@@ -120,7 +119,7 @@ fn a_seal_over_the_leavings_of_a_killed_one_gives_the_whole_log() {
     fs::write(folder.path().join(".events-killed.tmp"), b"{\"half").unwrap();
     fs::write(folder.path().join("events.idx"), index_of(b"1\n2\n").encode()).unwrap();
     sealed(folder.path(), &batches);
-    let log = SealedLog::open(&sealed(folder.path(), &batches)).unwrap();
+    let log = SealedLog::open(&sealed(folder.path(), &batches), Seq(300)).unwrap();
     assert_eq!(read_all(&log, Seq(0), 4096), whole(&batches));
 }
 
@@ -142,7 +141,7 @@ fn a_log_cut_in_the_middle_of_an_event_is_named_damaged() {
     let path = sealed(folder.path(), &batches(&vec![30; 300], 7));
     let bytes = fs::read(&path).expect("the sealed log is there");
     fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
-    match SealedLog::open(&path) {
+    match SealedLog::open(&path, Seq(300)) {
         Err(Error::CorruptFile { reason, .. }) => assert_eq!(reason, "its last line has no end"),
         other => panic!("{other:?}"),
     }
@@ -156,12 +155,48 @@ fn what_is_no_regular_file_is_neither_followed_nor_waited_for() {
     std::os::unix::fs::symlink(&log, &link).unwrap();
     let mode = rustix::fs::Mode::RWXU;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    assert!(SealedLog::open(&link).is_err());
-    assert!(SealedLog::open(&pipe).is_err());
+    assert!(SealedLog::open(&link, Seq(3)).is_err());
+    assert!(SealedLog::open(&pipe, Seq(3)).is_err());
     // An index that cannot be read is as good as none.
     let long = sealed(folder.path(), &batches(&[100; 300], 7));
     let index = index_path(&long);
     fs::remove_file(&index).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &index, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    assert_eq!(SealedLog::open(&long).unwrap().head(), Seq(300));
+    assert!(SealedLog::open(&long, Seq(300)).is_ok());
+}
+
+/// What is said of a log that is not opened.
+fn flaw(path: &Path, head: u64) -> String {
+    match SealedLog::open(path, Seq(head)) {
+        Err(Error::CorruptFile { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Each would take an hour to read.
+#[test]
+fn a_log_that_is_far_too_long_is_not_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = sealed(folder.path(), &batches(&[10; 3], 1));
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(8 << 40).unwrap();
+    assert_eq!(flaw(&path, 3), "event 4 has no end");
+    fs::write(&path, "x\n".repeat(1_000_000)).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(8 << 40).unwrap();
+    assert_eq!(flaw(&path, 3), "it has more than the 3 events that were recorded");
+    fs::write(&path, "x\nx\n").unwrap();
+    assert_eq!(flaw(&path, 3), "it has 2 events, and should have 3");
+}
+
+/// A read makes room for all that lies between two of its places.
+#[test]
+fn an_index_whose_places_no_log_can_have_is_none() {
+    for offsets in [vec![0, 50, 40], vec![0, 200, 300], vec![0, 0, 50], vec![0, 10, 100]] {
+        let index = Index { head: Seq(300), log_bytes: 100, offsets };
+        assert_eq!(Index::decode(&index.encode()), None);
+    }
+    let vast = Index { head: Seq(130), log_bytes: 2 << 40, offsets: vec![0, 1 << 40] };
+    assert_eq!(Index::decode(&vast.encode()), None);
+    let good = Index { head: Seq(300), log_bytes: 100, offsets: vec![0, 40, 50] };
+    assert_eq!(Index::decode(&good.encode()), Some(good));
 }

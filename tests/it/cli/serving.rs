@@ -15,7 +15,11 @@ use super::place::{Place, Ran};
 fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_a_signal() {
     let place = Place::new();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let (running, line) = place.start(&["serve", "--port", "0"], "listening on ");
+        // The tests may have been started with it ignored, as by `nohup`.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_skill-runner"), "serve", "--port", "0"]);
+        command.current_dir(place.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (running, line) = Place::started(command, "listening on ");
         let url = line.strip_prefix("listening on ").unwrap();
         let address = url.strip_prefix("http://").unwrap();
         TcpStream::connect(address).unwrap();
