@@ -125,12 +125,13 @@ impl Orchestrator {
                 let sent = Instant::now();
                 member.cluster.join(member.info.clone()).await?;
                 member.joined(sent);
+                // From now on: what it takes over may take longer than a lease.
+                tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone(), sent));
                 recovery::recover_packages(&shared).await?;
                 take_over::recover_all_abandoned(&shared, &member).await?;
                 shared.follow_skills().await?;
                 shared.tell_own_skills().await?;
                 tokio::spawn(follow::follow_often(Arc::downgrade(&shared)));
-                tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone()));
                 tokio::spawn(member::look_often(Arc::downgrade(&shared), member));
                 tokio::spawn(clean_shared::clean_often(Arc::downgrade(&shared)));
                 tokio::spawn(evict::evict_often(Arc::downgrade(&shared)));

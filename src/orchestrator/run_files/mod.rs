@@ -166,10 +166,14 @@ impl RunFiles {
 /// Calls again while the shared files cannot be reached, for a while.
 async fn patiently<'a, T>(mut call: impl FnMut() -> BoxFuture<'a, Result<T, blobs::Error>>) -> Result<T, Error> {
     let until = tokio::time::Instant::now() + PATIENCE;
+    let mut is_told = false;
     loop {
         match call().await {
             Err(error @ blobs::Error::Unreachable { .. }) if tokio::time::Instant::now() < until => {
-                warn!(error = %chain(&error), "trying again");
+                if !is_told {
+                    warn!(error = %chain(&error), "trying again for {} s", PATIENCE.as_secs());
+                }
+                is_told = true;
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
             done => return Ok(done?),

@@ -32,10 +32,10 @@ const SEALED_BY_OTHERS_AFTER: Duration = Duration::from_secs(60);
 /// Pause after a lease that could not be had.
 const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Keeps the lease, and gets another one after it was lost, until the service ends.
-pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
+/// Keeps the lease that was got by what was sent then, and gets another one after it was lost, until the service ends.
+pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>, joined: Instant) {
     // When the last renewal that was answered was sent.
-    let mut renewed = Instant::now();
+    let mut renewed = joined;
     // At once: the answer to the request for the lease may have come late, when engines have little of it left.
     let mut next = renewed;
     loop {

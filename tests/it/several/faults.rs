@@ -57,6 +57,44 @@ fn a_service_that_starts_again_takes_its_own_runs_at_once() {
     audited(&one, &[run]);
 }
 
+/// A run that is taken over may take its time, here because its files are away.
+#[test]
+fn a_service_that_starts_keeps_its_lease_while_it_takes_runs_over() {
+    if !postgres::installed("a service that starts keeps its lease while it takes runs over") {
+        return;
+    }
+    let services = Services::new();
+    services.skill("endless", ENDLESS, json!({}));
+    let mut one = services.serve("one");
+    let run = one.create("endless");
+    one.follow(&run).until_chat(|event| event["type"] == "run.progress");
+    one.kill_9();
+    let (shared, away) = (services.blobs(), services.data("away"));
+    std::fs::rename(&shared, &away).unwrap();
+    std::fs::create_dir(&shared).unwrap();
+    let holds = |name: &str| {
+        let asked =
+            format!("select count(*) from {}.nodes where name = '{name}' and lease_until > now()", services.schema);
+        postgres::shared().sql(&asked) == "1"
+    };
+    crate::crash::until("the lease of the killed one has ended", || !holds("one"));
+    let two = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| services.serve("two"));
+        crate::crash::until("it has a lease", || holds("two"));
+        let began = Instant::now();
+        while began.elapsed().as_secs() < 2 * LEASE_SECONDS {
+            assert!(holds("two"), "lost after {:?}", began.elapsed());
+            assert!(!starting.is_finished(), "it waits for the files");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        std::fs::remove_dir_all(&shared).unwrap();
+        std::fs::rename(&away, &shared).unwrap();
+        starting.join().unwrap()
+    });
+    assert_eq!(two.job(&run)["status"], "failed", "before it is ready");
+    audited(&two, &[run]);
+}
+
 #[test]
 fn a_service_that_is_paused_past_its_lease_has_no_engine_left_and_writes_nothing_more() {
     if !postgres::installed("a service that is paused past its lease writes nothing more") {
