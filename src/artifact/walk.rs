@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::content::{UNREADABLE, is_of_the_file, open};
 use crate::domain::run_file::{RunFile, RunFolder};
-use crate::files::Error;
+use crate::files::{Error, list_beneath};
 
 /// Folders below this depth are refused: their paths would soon be longer than programs can open.
 const MAX_DEPTH: usize = 32;
@@ -106,7 +106,7 @@ pub(crate) fn files_below(run_root: &Path, folder: &str) -> Result<Vec<String>, 
 impl Seen {
     fn folder(&mut self, root: &Path, folder: &str, without: Option<RunFolder>, depth: usize) -> Result<(), Error> {
         let path = root.join(folder);
-        let entries = match fs::read_dir(&path) {
+        let entries = match list_beneath(root, Path::new(folder)) {
             Ok(entries) => entries,
             Err(error) => return self.unreadable(folder.to_owned(), error, "list", &path),
         };
@@ -127,7 +127,7 @@ impl Seen {
             let kind = match entry.file_type() {
                 Ok(kind) => kind,
                 Err(error) => {
-                    self.unreadable(joined(&name), error, "look at", &entry.path())?;
+                    self.unreadable(joined(&name), error, "look at", &path.join(&name))?;
                     continue;
                 }
             };

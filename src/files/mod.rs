@@ -44,7 +44,9 @@ pub(crate) use folder::{
 pub(crate) use links::{link, link_to};
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use mode::set_mode;
-pub(crate) use open::{LookupError, create_new, open_beneath, open_followed, open_regular, open_regular_to_write};
+pub(crate) use open::{
+    LookupError, create_new, list_beneath, open_beneath, open_followed, open_regular, open_regular_to_write,
+};
 pub(crate) use own_process::own_process;
 pub(crate) use preview::Preview;
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};

@@ -1,8 +1,8 @@
 //! Files opened without following links or waiting for pipes, by paths that come from clients and skills.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions, ReadDir};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path};
@@ -72,11 +72,26 @@ pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError
 
 /// The same for a folder or a file, whatever is there.
 pub(super) fn open_any_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
+    open_with(root, path, file_flags())
+}
+
+/// What is in the folder at `path` below `root`, which is the folder itself if the path is empty. Whatever takes the place of a folder
+/// meanwhile, nothing outside is listed.
+pub(crate) fn list_beneath(root: &Path, path: &Path) -> io::Result<ReadDir> {
+    let folder = if path.as_os_str().is_empty() {
+        File::from(rustix::fs::open(root, folder_flags(), Mode::empty())?)
+    } else {
+        open_with(root, path, file_flags() | OFlags::DIRECTORY)?
+    };
+    fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
+fn open_with(root: &Path, path: &Path, flags: OFlags) -> Result<File, LookupError> {
     check(path)?;
     let root = rustix::fs::open(root, folder_flags(), Mode::empty()).map_err(lookup_error)?;
-    let opened = match open_at_once(&root, path) {
+    let opened = match open_at_once(&root, path, flags) {
         // An old kernel, or a sandbox that filters the call.
-        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL) => open_step_by_step(root, path),
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL) => open_step_by_step(root, path, flags),
         opened => opened,
     };
     opened.map(File::from).map_err(lookup_error)
@@ -146,12 +161,12 @@ fn file_flags() -> OFlags {
     OFlags::RDONLY | SAFELY
 }
 
-fn open_at_once(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+fn open_at_once(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(root, path, file_flags(), Mode::empty(), resolve)
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
-fn open_step_by_step(root: OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+fn open_step_by_step(root: OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let parts: Vec<_> = path
         .components()
         .map(|component| match component {
@@ -164,7 +179,7 @@ fn open_step_by_step(root: OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     for folder in folders {
         at = rustix::fs::openat(&at, *folder, folder_flags() | OFlags::NOFOLLOW, Mode::empty())?;
     }
-    rustix::fs::openat(&at, *file, file_flags(), Mode::empty())
+    rustix::fs::openat(&at, *file, flags, Mode::empty())
 }
 
 fn lookup_error(error: Errno) -> LookupError {
@@ -180,7 +195,6 @@ fn lookup_error(error: Errno) -> LookupError {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Read;
     use std::os::unix::fs::symlink;
 
@@ -251,11 +265,26 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_listed_behind_a_link() {
+        let folder = hostile_folder();
+        let list = |path: &str| {
+            let listed = list_beneath(&folder.path().join("root"), Path::new(path));
+            listed.map(|entries| entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>())
+        };
+        assert_eq!(list("sub").unwrap(), ["file"]);
+        assert_eq!(list("").unwrap().len(), 5);
+        symlink("..", folder.path().join("root/above")).unwrap();
+        for path in ["above", "linked-sub", "sub/file", "fifo", "missing", "../root", "/"] {
+            assert!(list(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
     fn the_way_without_openat2_follows_no_link_either() {
         let folder = hostile_folder();
         let step = |path: &str| {
             let root = rustix::fs::open(folder.path().join("root"), folder_flags(), Mode::empty()).unwrap();
-            content(open_step_by_step(root, Path::new(path)).map(File::from).map_err(lookup_error))
+            content(open_step_by_step(root, Path::new(path), file_flags()).map(File::from).map_err(lookup_error))
         };
         assert_eq!(step("sub/file"), "inside");
         assert_eq!(step("link"), "the path is refused: it goes through a link");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::domain::ids::Seq;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
-use crate::files::{LookupError, Preview, open_beneath};
+use crate::files::{LookupError, Preview, list_beneath, open_beneath};
 use crate::http::answer::problem::Problem;
 use crate::http::management::preview::previewed;
 use crate::http::request::query::Query;
@@ -81,7 +81,7 @@ fn add_shared(shared: &SharedSkill, entries: &mut Vec<Entry>) {
 /// Lists what may be shown of a folder, each folder before its content; returns whether the list is complete. Links are not
 /// followed. A folder that cannot be read counts as empty, because the engine may be deleting it.
 fn tree(listed: Listed<'_>, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
-    let Ok(found) = fs::read_dir(listed.root.join(folder)) else { return true };
+    let Ok(found) = list_beneath(listed.root, Path::new(folder)) else { return true };
     // An engine may have made more than there is memory for.
     let mut found: Vec<fs::DirEntry> = found.flatten().take(TREE_ENTRIES + 1).collect();
     let mut whole = found.len() <= TREE_ENTRIES;

@@ -24,7 +24,7 @@ use crate::http::answer::envelope::written;
 use crate::http::answer::problem::Problem;
 use crate::http::server::peer::PeerAt;
 use crate::http::server::slots::{self, Slot};
-use crate::http::server::wire::Wire;
+use crate::http::server::wire::{Handled, Handlers, Wire};
 use crate::http::state::room::Held;
 use crate::http::state::turns::Answering;
 use crate::settings::Connections;
@@ -51,7 +51,8 @@ pub(crate) async fn serve(
     // Dropped before its place is free.
     let mut wire = Wire::new(stream, Duration::from_secs(limits.send_timeout_seconds));
     let ended = {
-        let answers = Answers { router: TowerToHyperService::new(router), peer, slot: slot.clone() };
+        let (router, handlers) = (TowerToHyperService::new(router), wire.handlers());
+        let answers = Answers { router, peer, slot: slot.clone(), handlers };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_secs(limits.header_timeout_seconds))
@@ -110,6 +111,7 @@ struct Answers {
     router: TowerToHyperService<Router>,
     peer: PeerAt,
     slot: Arc<Slot>,
+    handlers: Arc<Handlers>,
 }
 
 impl Service<http::Request<Incoming>> for Answers {
@@ -122,6 +124,7 @@ impl Service<http::Request<Incoming>> for Answers {
             // The connection is about to be closed.
             return Box::pin(pending());
         };
+        let handled = self.handlers.begin();
         request.extensions_mut().insert(self.peer);
         let slot = self.slot.clone();
         let answer = self.router.call(request.map(|body| Body::new(ClientsBody { body, slot, waits: false })));
@@ -129,7 +132,13 @@ impl Service<http::Request<Incoming>> for Answers {
             let response = answer.await?;
             let held = response.extensions().get().cloned();
             let answering = response.extensions().get().cloned();
-            Ok(response.map(|body| AnswerBody { body, _request: request_of_slot, _held: held, _answering: answering }))
+            Ok(response.map(|body| AnswerBody {
+                body,
+                _request: request_of_slot,
+                _handled: handled,
+                _held: held,
+                _answering: answering,
+            }))
         })
     }
 }
@@ -182,6 +191,7 @@ impl Drop for ClientsBody {
 struct AnswerBody {
     body: Body,
     _request: slots::Request,
+    _handled: Handled,
     /// Its room in memory, if it is large.
     _held: Option<Held>,
     _answering: Option<Answering>,

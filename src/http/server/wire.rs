@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,8 +16,39 @@ const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Most bytes that are read only so that the client gets to see its answer.
 const DISCARDED_MAX: u64 = 1024 * 1024;
 
+/// The requests of a connection that handlers got.
+#[derive(Debug, Default)]
+pub(crate) struct Handlers {
+    begun: AtomicU64,
+    /// Those whose answer is not all made yet.
+    open: AtomicU64,
+}
+
+impl Handlers {
+    /// A handler gets a request. The result is dropped when the last byte of its answer is made.
+    pub(crate) fn begin(self: &Arc<Self>) -> Handled {
+        self.begun.fetch_add(1, Relaxed);
+        self.open.fetch_add(1, Relaxed);
+        Handled(self.clone())
+    }
+}
+
+/// A handler answers a request.
+pub(crate) struct Handled(Arc<Handlers>);
+
+impl Drop for Handled {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
 pub(crate) struct Wire {
     stream: TcpStream,
+    handlers: Arc<Handlers>,
+    /// How many of their requests had begun at the last write.
+    begun: u64,
+    /// What is written is, at least in part, of a handler's answer.
+    is_handled: bool,
     send_timeout: Duration,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -26,7 +59,22 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream, send_timeout: Duration) -> Self {
-        Self { stream, send_timeout, stalled: None, unanswered: false, refused: None }
+        let handlers = Arc::default();
+        Self {
+            stream,
+            handlers,
+            begun: 0,
+            is_handled: false,
+            send_timeout,
+            stalled: None,
+            unanswered: false,
+            refused: None,
+        }
+    }
+
+    /// What tells the bytes of handlers from hyper's own.
+    pub(crate) fn handlers(&self) -> Arc<Handlers> {
+        self.handlers.clone()
     }
 
     /// The status with which hyper refused a request that it cannot read; hyper's own answer, which has no body, was not sent.
@@ -68,12 +116,26 @@ impl Wire {
         Poll::Pending
     }
 
-    /// Keeps back an answer that hyper gave itself.
+    /// Keeps back an answer that hyper gave itself. A body may have the same bytes.
     fn keep_back(&mut self, bytes: &[u8]) -> bool {
-        if self.refused.is_none() {
+        if self.refused.is_none() && !self.is_handled {
             self.refused = bare_refusal(bytes);
         }
         self.refused.is_some()
+    }
+
+    /// Something is about to be written.
+    fn writes(&mut self) {
+        let begun = self.handlers.begun.load(Relaxed);
+        self.is_handled |= begun != self.begun;
+        self.begun = begun;
+    }
+
+    /// All that was to be written is.
+    fn flushed(&mut self) {
+        if self.handlers.open.load(Relaxed) == 0 && self.handlers.begun.load(Relaxed) == self.begun {
+            self.is_handled = false;
+        }
     }
 }
 
@@ -100,6 +162,7 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.writes();
         if self.keep_back(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -112,6 +175,7 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.writes();
         if let [part] = parts
             && self.keep_back(part)
         {
@@ -126,6 +190,8 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper asks for it when nothing is left of what it keeps to be written.
+        self.flushed();
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

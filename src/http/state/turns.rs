@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::Instrument;
@@ -72,8 +73,11 @@ impl Turns {
         query: &str,
         answer: impl Future<Output = Response> + Send + 'static,
     ) -> Response {
-        let has =
-            |names: &[&str]| query.split('&').any(|pair| names.contains(&pair.split('=').next().unwrap_or_default()));
+        // As the handler reads it: a name may be percent-encoded.
+        let has = |names: &[&str]| {
+            let mut named = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+            named.any(|name| percent_decode_str(name).decode_utf8().is_ok_and(|name| names.contains(&&*name)))
+        };
         let kind = match pace {
             Pace::Own => return answer.await,
             Pace::Slow => &self.slow,
@@ -112,6 +116,7 @@ mod tests {
         };
         assert!(!is_answered(Pace::Slow, "").await);
         assert!(matches!(turns.slow().await, Err(Problem::Busy)), "what a request brings waits with them");
+        assert!(!is_answered(Pace::SlowWith(&["at_seq"]), "a=b&a%74%5Fseq=1").await, "the same name");
         assert!(is_answered(Pace::SlowWith(&["at_seq"]), "b=at_seq").await);
         assert!(is_answered(Pace::Usual, "").await && is_answered(Pace::Own, "").await);
     }

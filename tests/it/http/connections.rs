@@ -40,6 +40,23 @@ fn half_a_request_is_not_waited_for() {
 }
 
 #[test]
+fn what_is_no_request_after_an_answer_is_refused_with_an_envelope() {
+    let server = Server::start();
+    let mut connection = connect(server.address);
+    connection.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        let mut byte = [0];
+        connection.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    connection.write_all(b"this is no request\r\n\r\n").unwrap();
+    let mut rest = String::new();
+    connection.read_to_string(&mut rest).unwrap();
+    assert_eq!(refusal(&rest).0, 400);
+}
+
+#[test]
 fn a_body_that_stops_coming_is_not_waited_for_and_leaves_nothing() {
     let server = Server::with(&[("body_timeout_seconds", "1")]);
     server.skill(

@@ -285,3 +285,22 @@ fn the_debug_bundle_has_the_list_of_inputs_and_the_whole_log_and_is_held_against
         assert!(server.get(&path).body == bodies[0], "{name}");
     }
 }
+
+/// The HTTP library refuses what it cannot read with such a text; the service puts an envelope in its place.
+#[test]
+fn an_artifact_with_the_text_of_a_refusal_in_it_is_sent_as_it_is() {
+    let server = Server::start();
+    let refusal = "HTTP/1.1 400 Bad Request\\r\\nx: y\\r\\ncontent-length: 0\\r\\n\\r\\n";
+    let sh = format!(
+        "cat >/dev/null\nmkdir -p artifacts\nhead -c 5242880 /dev/zero > artifacts/d.bin\nprintf '{refusal}' >> artifacts/d.bin\n\
+         echo '{{\"success\":true,\"data\":{{}}}}'\n"
+    );
+    server.skill("refuser", &sh, json!({}));
+    let (request, _) = server.finished("refuser");
+    let path = format!("/v1/jobs/{request}/artifacts/artifacts/d.bin");
+    let whole = server.get(&path);
+    let expected = server.get(&format!("/v1/jobs/{request}/artifacts")).json()["manifest"][0]["sha256"].clone();
+    assert_eq!((whole.status, json!(sha256(&whole.body))), (200, expected));
+    let end = server.call("GET", &path).header("range", "bytes=5242880-").send();
+    assert_eq!(end.text(), "HTTP/1.1 400 Bad Request\r\nx: y\r\ncontent-length: 0\r\n\r\n");
+}
