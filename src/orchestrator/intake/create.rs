@@ -48,6 +48,9 @@ pub struct Created {
     pub status: Status,
     /// Whether files are to be uploaded first.
     pub awaiting_upload: bool,
+    /// Whether this request made it, and not an earlier one with the same key.
+    #[serde(skip)]
+    pub(crate) is_new: bool,
 }
 
 /// What a run would begin with.
@@ -188,6 +191,7 @@ impl Orchestrator {
             cache_hit,
             status: if cache_hit { Status::Succeeded } else { Status::Queued },
             awaiting_upload,
+            is_new: true,
         };
         let mut rows = idempotency_rows(idempotency.as_ref(), &answer)?;
         let mut mark = None;

@@ -5,9 +5,11 @@ use tempfile::TempDir;
 
 use crate::bounded;
 use crate::domain::codes::ErrorCode;
+use crate::domain::command::Refusal;
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
 use crate::domain::run_file::RunFolder;
+use crate::domain::state::RunState;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
@@ -59,6 +61,11 @@ impl Orchestrator {
 
     /// Create the run. One that needs files gets those of the earlier run.
     pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        // A repeat waits until the first of the same key has sent its files.
+        let _alone = match (again.request.files_of, idempotency_key) {
+            (Some(run), Some(_)) => Some(self.shared.rerun_locks.lock(run).await),
+            _ => None,
+        };
         // Until the new run has its files, there are copies of them.
         let (files, _turn) = match again.request.files_of {
             Some(run) => {
@@ -69,9 +76,12 @@ impl Orchestrator {
         };
         let mut created = self.create(again.request, idempotency_key).await?;
         let Some((sent, _folder)) = files.filter(|_| created.awaiting_upload) else { return Ok(created) };
-        // A key that was used before leads to a run that has its files already.
-        if !self.state(created.run_id).await?.awaiting_upload {
-            return Ok(created);
+        // A key that was used before leads to a run that has its files already, unless the service ended meanwhile.
+        if !created.is_new {
+            let state = self.state(created.run_id).await?;
+            if !state.awaiting_upload {
+                return Ok(as_it_is(created, &state));
+            }
         }
         let delivery = Delivery { files: sent, package: None };
         match self.upload(created.run_id, delivery).await {
@@ -81,9 +91,16 @@ impl Orchestrator {
                 created.status = uploaded.status;
                 Ok(created)
             }
+            // A repeat was faster, through another service.
+            Err(Error::Refused(Refusal::AlreadyUploaded)) => {
+                let state = self.state(created.run_id).await?;
+                Ok(as_it_is(created, &state))
+            }
             Err(error) => {
-                // Without its files it would wait for ever.
-                self.cancel(created.run_id, "service", "its files could not be taken from the earlier run").await?;
+                if created.is_new {
+                    // Without its files it would wait for ever.
+                    self.cancel(created.run_id, "service", "its files could not be taken from the earlier run").await?;
+                }
                 Err(error)
             }
         }
@@ -112,6 +129,11 @@ impl Orchestrator {
             CopyError::Io(error) => Error::io("copy the files of the run")(error),
         })
     }
+}
+
+/// The answer to a repeat: what became of the run meanwhile.
+fn as_it_is(created: Created, state: &RunState) -> Created {
+    Created { awaiting_upload: state.awaiting_upload, status: state.status(), ..created }
 }
 
 /// The body of the request that a run was made of.

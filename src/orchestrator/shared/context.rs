@@ -102,6 +102,8 @@ pub(crate) struct Shared {
     pub cached_bytes: AtomicU64,
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
+    /// Reruns with a key of the files of a run.
+    pub rerun_locks: Arc<RunLocks>,
     pub installs: Arc<Semaphore>,
     /// Files that are being unpacked.
     pub unpacking: FileWork,
@@ -188,6 +190,7 @@ impl Shared {
             cached_bytes: AtomicU64::default(),
             live: LiveRuns::default(),
             uploading: Mutex::default(),
+            rerun_locks: Arc::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
             unpacking: FileWork::default(),
             reruns: FileWork::default(),

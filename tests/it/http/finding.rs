@@ -1,10 +1,12 @@
 //! Finding runs again: labels, metadata, times; running them again; deleting them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::support::skill::{GATED, HELLO};
 use crate::support::zips::deflated;
-use crate::support::{Server, of_type};
+use crate::support::{Answer, Server, of_type};
 
 fn ids(listed: &Value) -> Vec<String> {
     listed["jobs"].as_array().unwrap().iter().map(|job| job["run_id"].as_str().unwrap().to_owned()).collect()
@@ -177,6 +179,34 @@ fn one_key_for_reruns_of_two_runs_with_other_files_is_a_conflict_and_gives_nobod
     assert_eq!(again(&other).refusal(), (409, "IDEMPOTENCY_CONFLICT".into()));
     let given = |run: &str| of_type(&server.finish(run), "input.uploaded")[0]["files"].clone();
     assert_eq!(given(first.json()["run_id"].as_str().unwrap()), given(&one));
+}
+
+/// A client that waited too long sends its request again while the first one still has files to copy.
+#[test]
+fn reruns_with_one_key_at_the_same_time_are_one_run_with_its_files() {
+    let server = Server::start();
+    server.skill("asked", ASKED, file_input());
+    let (_, run) = server.create_with(&json!({"skill_id": "asked", "input": {"name": "one"}}));
+    let large = vec![b'x'; 8 << 20];
+    let upload = server.call("POST", &format!("/v1/jobs/{run}/upload?wait=60")).files(&[("doc", "a", &large)]);
+    assert_eq!(upload.send().status, 200);
+    for key in ["a", "b", "c"] {
+        let again = || server.call("POST", &format!("/v1/jobs/{run}/rerun")).header("idempotency-key", key).send();
+        let answers: Vec<Answer> = std::thread::scope(|scope| {
+            let sent: Vec<_> = (0..3).map(|_| scope.spawn(again)).collect();
+            sent.into_iter().map(|sent| sent.join().unwrap()).collect()
+        });
+        let told: BTreeSet<(u16, String, bool)> = answers
+            .iter()
+            .map(|answer| {
+                let told = answer.json();
+                (answer.status, told["run_id"].to_string(), told["awaiting_upload"] == json!(true))
+            })
+            .collect();
+        assert_eq!((told.len(), told.iter().next().map(|one| (one.0, one.2))), (1, Some((201, false))), "{told:?}");
+        let rerun = answers[0].json()["run_id"].as_str().unwrap().to_owned();
+        assert_eq!(server.finish(&rerun).last().unwrap()["data"]["status"], "succeeded");
+    }
 }
 
 #[test]
