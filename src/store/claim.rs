@@ -27,3 +27,10 @@ impl Claim {
         Ok(Claim { _lock: lock })
     }
 }
+
+/// Whether a process has taken the directory.
+pub(crate) fn is_taken(data_dir: &Path) -> bool {
+    // A lock that is held for this moment only keeps nobody out, who all have patience.
+    let looked = files::open_regular(&data_dir.join("LOCK")).map(|lock| lock.try_lock_shared());
+    matches!(looked, Ok(Err(TryLockError::WouldBlock)))
+}

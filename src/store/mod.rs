@@ -43,6 +43,7 @@ mod switch;
 mod tails;
 
 pub use self::batch::EventBatch;
+pub(crate) use self::claim::is_taken;
 pub use self::cluster::{Cluster, Control, LeaseId, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 pub use self::error::Error;
 pub(crate) use self::labels::Labels;

@@ -1,7 +1,7 @@
 //! The address and pid that a running service writes to its data folder, so that other commands find it.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use rustix::process::{Pid, test_kill_process};
@@ -15,6 +15,7 @@ use crate::domain::ids::RunId;
 use crate::files;
 use crate::orchestrator::ListFilter;
 use crate::settings::Settings;
+use crate::store::is_taken;
 use crate::workspace::Layout;
 
 /// The content of the address file.
@@ -61,6 +62,12 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
+/// Whether an address as services write it is one at which this machine itself can listen.
+fn is_of_this_machine(url: &str) -> bool {
+    let address = url.strip_prefix("http://").and_then(|address| address.parse::<SocketAddr>().ok());
+    address.is_some_and(|address| UdpSocket::bind((address.ip(), 0)).is_ok())
+}
+
 fn announced(settings: &Settings) -> Option<ServiceAddress> {
     let path = Layout::new(&settings.paths.data_dir).service_address();
     bounded::json::from_slice(&files::read_followed(&path).ok()?).ok()
@@ -74,7 +81,12 @@ pub(crate) fn pid_of_service(settings: &Settings) -> Option<i32> {
 /// A client of the service that runs on the data folder, if one does.
 pub(crate) fn running_service(settings: &Settings) -> Option<Client> {
     let address = announced(settings)?;
-    // A killed service leaves this file behind, and its pid may be another process by now: so it must answer, too.
+    // A killed service leaves this file behind, and a copy of the folder has it, too: the folder itself must be in use, and the
+    // address one of this machine, because the token goes there.
+    if !is_taken(&settings.paths.data_dir) || !is_of_this_machine(&address.url) {
+        return None;
+    }
+    // The pid may be another process by now: so it must answer, too.
     test_kill_process(Pid::from_raw(address.pid)?).ok()?;
     let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;
     client.answers().then_some(client)
@@ -116,6 +128,20 @@ mod tests {
         assert_eq!(reached("0.0.0.0:80"), "http://127.0.0.1:80");
         assert_eq!(reached("[::]:80"), "http://[::1]:80");
         assert_eq!(reached("10.0.0.1:80"), "http://10.0.0.1:80");
+    }
+
+    #[test]
+    fn only_an_address_of_this_machine_gets_the_token() {
+        for (url, is_own) in [
+            ("http://127.0.0.1:80", true),
+            ("http://192.0.2.7:80", false),
+            ("http://localhost:80", false),
+            ("http://127.0.0.1:80@192.0.2.7", false),
+            ("https://127.0.0.1:80", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of_this_machine(url), is_own, "{url}");
+        }
     }
 
     #[test]

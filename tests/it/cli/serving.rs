@@ -105,6 +105,23 @@ fn an_address_that_a_killed_service_left_is_not_believed() {
     assert_eq!(place.run(&["audit", &run]).code, Some(0));
 }
 
+/// Nor one that came with a folder from elsewhere.
+#[test]
+fn the_address_in_a_copy_of_the_folder_of_a_running_service_is_not_believed() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let (running, _) = place.start(&["serve", "--port", "0"], "listening on ");
+    let data = |name: &str| place.path().join(name).display().to_string();
+    let copied = Command::new("cp").args(["-a", &data("data"), &data("copy")]).status().unwrap();
+    assert!(copied.success() && place.path().join("copy/service.json").exists());
+    let ran = place.run(&["rm", &run, "--data-dir", "copy"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!place.path().join("copy/runs").join(&run).exists());
+    assert_eq!(place.run(&["audit", &run]).code, Some(0), "the service still has it");
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().code, Some(0));
+}
+
 #[test]
 fn commands_on_the_data_folder_of_a_service_go_through_it() {
     let place = Place::new();
@@ -281,6 +298,9 @@ fn the_running_service_of_the_data_folder_is_asked_for_runs() {
     let (url, seen) = scripted_service(answers_of(&place, &run, &document));
     let left = json!({"url": url, "pid": std::process::id()});
     fs::write(place.path().join("data/service.json"), left.to_string()).unwrap();
+    // As the service does.
+    let lock = fs::File::open(place.path().join("data/LOCK")).unwrap();
+    lock.lock().unwrap();
     let ran = place.run(&["history", &run, "--ndjson"]);
     assert_eq!((ran.code, ran.stdout), (Some(0), log.clone()), "{}", ran.stderr);
     assert!(seen.try_iter().count() >= 3);
