@@ -58,6 +58,31 @@ fn every_new_package_lints_clean_and_passes_its_own_tests() {
     }
 }
 
+/// Whoever tests a package of somebody else does not give it files of his own.
+#[test]
+fn a_test_gets_no_file_but_those_of_its_package() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    new(folder, "word-count", &[]);
+    fs::write(folder.join("secret"), "of the user").unwrap();
+    let pipe = folder.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let absolute = folder.join("secret").display().to_string();
+    let foreign =
+        [absolute.as_str(), "../../secret", "../../../../../../etc/hostname", "/proc/self/environ", "", "missing"];
+    let named = |path: &str| json!({"name": path, "files": {"text": path}, "expect": {"status": "failed"}});
+    let played = |path: &str| json!({"name": path, "engine": "codex", "recording": path, "input": {"text": "a"}, "expect": {"status": "failed"}});
+    let elsewhere = foreign.iter().filter(|path| !path.is_empty()).copied();
+    let recordings: Vec<&str> = elsewhere.chain([pipe.to_str().unwrap()]).collect();
+    let tests: Vec<Value> =
+        foreign.iter().map(|path| named(path)).chain(recordings.iter().map(|path| played(path))).collect();
+    let (status, document) = tested(folder, &json!(tests));
+    assert_eq!(status, Some(1));
+    let problems = document["tests"].as_array().unwrap().iter().map(|test| test["problem"].as_str().unwrap_or("none"));
+    let told: Vec<bool> = problems.map(|told| told.contains("has no file") || told.contains("is a folder")).collect();
+    assert_eq!(told, vec![true; tests.len()], "{document:#}");
+}
+
 #[test]
 fn a_test_that_fails_says_where_what_was_expected_and_what_came() {
     let place = tempfile::tempdir().unwrap();

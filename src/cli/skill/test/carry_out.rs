@@ -1,6 +1,6 @@
 //! One test of a package, carried out by this process in a data folder that is thrown away.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub(super) async fn carry_out(
         let folder = tempfile::Builder::new().prefix("recorded-").tempdir_in(scratch);
         // It goes with the scratch folder, when nothing uses it any more.
         let folder = folder.map_err(Failure::broken("make a folder for the recording"))?.keep();
-        let recordings: Vec<PathBuf> = test.recording.iter().map(|path| beside(package, path)).collect();
-        let program = recorded::engine(&recordings, &folder)?;
+        let recordings = test.recording.iter().map(|path| recording(package, path));
+        let program = recorded::engine(&recordings.collect::<Result<Vec<_>, _>>()?, &folder)?;
         let command = Some(program.to_string_lossy().into_owned());
         settings.engines.insert(engine, EngineSettings { command, env_pass: Vec::new() });
         // The recording is played by this program, wherever it is.
@@ -89,8 +89,42 @@ fn engine_of(package: &Installed, test: &OwnTest) -> Result<Engine, Failure> {
     }
 }
 
-fn beside(package: &Installed, path: &str) -> PathBuf {
-    package.dir.join(FOLDER).join(path)
+/// The path of a file that a test names, relative to the folder of tests. A package is somebody else's: its tests get none but its own
+/// files.
+fn own_file(package: &Installed, path: &str) -> Result<String, Failure> {
+    let foreign = || {
+        Failure::Usage(format!(
+            "the package has no file {path:?}: a test names files of its package, relative to {FOLDER}/"
+        ))
+    };
+    let mut parts = vec![FOLDER];
+    for part in Path::new(path).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.to_str().ok_or_else(foreign)?),
+            Component::CurDir => {}
+            Component::ParentDir => drop(parts.pop().ok_or_else(foreign)?),
+            Component::RootDir | Component::Prefix(_) => return Err(foreign()),
+        }
+    }
+    let named = parts.join("/");
+    let begin = format!("{named}/");
+    let is_own = package.files.iter().any(|file| *file == named || file.starts_with(&begin));
+    if is_own { Ok(named) } else { Err(foreign()) }
+}
+
+/// A recording, which is a file or a folder with the engine's standard output.
+fn recording(package: &Installed, path: &str) -> Result<PathBuf, Failure> {
+    Ok(package.dir.join(own_file(package, path)?))
+}
+
+/// A file that the test gives to its run.
+fn given(package: &Installed, path: &str) -> Result<PathBuf, Failure> {
+    let named = own_file(package, path)?;
+    if package.files.contains(&named) {
+        Ok(package.dir.join(named))
+    } else {
+        Err(Failure::Usage(format!("{named} is a folder")))
+    }
 }
 
 async fn outcome(
@@ -99,9 +133,8 @@ async fn outcome(
     test: &OwnTest,
     engine: Engine,
 ) -> Result<Came, Failure> {
-    let files: Vec<(String, PathBuf)> =
-        test.files.iter().map(|(field, path)| (field.clone(), beside(package, path))).collect();
-    let parts = input_files::named(&files)?;
+    let files = test.files.iter().map(|(field, path)| Ok((field.clone(), given(package, path)?)));
+    let parts = input_files::named(&files.collect::<Result<Vec<_>, Failure>>()?)?;
     let mut options = json!({"no_cache": true});
     if let Some(mode) = test.execution_mode {
         options["execution_mode"] = json!(mode);
