@@ -155,10 +155,12 @@ fn follow(installed: &InstalledEngines, begun: Upgrade) -> Result<Upgrade, Failu
         shown += log.len() as u64;
         // The installation goes on though nobody reads along.
         let _ = write!(io::stderr(), "{}", harmless(&String::from_utf8_lossy(&log)));
-        if upgrade.status.is_final() {
-            return Ok(upgrade);
+        match log.is_empty() {
+            true if upgrade.status.is_final() => return Ok(upgrade),
+            true => thread::sleep(POLL),
+            // A piece of it; there may be more.
+            false => {}
         }
-        thread::sleep(POLL);
     }
 }
 

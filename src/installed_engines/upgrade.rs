@@ -1,7 +1,7 @@
 //! Upgrades: npm installs the pinned versions into the managed prefix, one upgrade at a time on this data folder.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -32,6 +32,8 @@ const PATIENT: [&str; 4] =
     ["--loglevel=http", "--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"];
 /// Most lines of what npm says was wrong in a message.
 const COMPLAINT_LINES: usize = 4;
+/// Most bytes of each.
+const COMPLAINT_LINE_BYTES: u64 = 400;
 /// The most upgrades that may wait or run.
 const WAITING_MAX: usize = 8;
 
@@ -163,7 +165,7 @@ impl InstalledEngines {
     ) -> Result<(String, Option<String>), String> {
         let mut log = records.open_log(id).map_err(|error| format!("open its log: {error}"))?;
         let before = log.metadata().map_or(0, |about| about.len());
-        let words = || complaint(&String::from_utf8_lossy(&records.log_from(id, before).unwrap_or_default()));
+        let words = || records.open_log_at(id, before).map_or_else(|_| complaint(io::empty()), complaint);
         let said = self.npm(install, &mut log, turn, words);
         if let Err(reason) = &said {
             // An operator reads the log first when something is wrong.
@@ -213,10 +215,21 @@ impl InstalledEngines {
     }
 }
 
-/// What npm said was wrong, in its own words.
-fn complaint(log: &str) -> String {
-    let words = log.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !is_about_logs(line));
-    let words: Vec<&str> = words.take(COMPLAINT_LINES).collect();
+/// What npm said was wrong, in its own words. A registry has the last word in them, as long and with whatever characters it likes.
+fn complaint(log: impl Read) -> String {
+    let mut log = BufReader::new(log);
+    let mut words: Vec<String> = Vec::new();
+    while words.len() < COMPLAINT_LINES {
+        let mut line = Vec::new();
+        let read = log.by_ref().take(COMPLAINT_LINE_BYTES).read_until(b'\n', &mut line);
+        let is_whole = line.ends_with(b"\n");
+        if !read.is_ok_and(|read| read > 0) || (!is_whole && log.skip_until(b'\n').is_err()) {
+            break;
+        }
+        let line = String::from_utf8_lossy(&line);
+        let said = line.trim_end().strip_prefix("npm error ").filter(|line| !is_about_logs(line));
+        words.extend(said.map(|said| said.chars().filter(|character| !character.is_control()).collect()));
+    }
     let meaning = words.iter().find_map(|line| line.strip_prefix("code ")).and_then(meaning);
     match (meaning, &words[..]) {
         (_, []) => "; see the log".to_owned(),
@@ -298,8 +311,9 @@ mod tests {
 
     #[test]
     fn an_index_that_cannot_be_reached_is_told_from_one_that_has_no_such_package() {
-        let said =
-            |code: &str| complaint(&format!("npm http fetch GET 1\nnpm error code {code}\nnpm error words of npm\n"));
+        let said = |code: &str| {
+            complaint(format!("npm http fetch GET 1\nnpm error code {code}\nnpm error words of npm\n").as_bytes())
+        };
         for (code, meaning) in [
             ("E404", "has no such package or version"),
             ("ETARGET", "has no such package or version"),
@@ -314,6 +328,14 @@ mod tests {
             assert!(told.contains(meaning) && told.ends_with(&format!(": code {code}; words of npm")), "{told}");
         }
         assert_eq!(said("EWHATEVER"), ": code EWHATEVER; words of npm");
-        assert_eq!(complaint("npm http fetch\n"), "; see the log");
+        assert_eq!(complaint(&b"npm http fetch\n"[..]), "; see the log");
+        let endless = format!("npm error code E403\nnpm error \u{1b}[31m{}\nnpm error last", "r".repeat(1 << 20));
+        assert_eq!(
+            complaint(endless.as_bytes()),
+            format!(
+                ": the package index, or a proxy before it, refuses access: code E403; [31m{}; last",
+                "r".repeat(385)
+            )
+        );
     }
 }

@@ -17,6 +17,8 @@ use crate::files::{self, write_durably};
 
 /// Bytes of a log that are shown.
 const TAIL: u64 = 8 * 1024;
+/// Most bytes of a log that are read at once.
+const PIECE: u64 = 1 << 20;
 /// How many upgrades are kept.
 const KEPT: usize = 100;
 
@@ -190,12 +192,17 @@ impl Records {
         File::options().create(true).append(true).open(self.log_file(id))
     }
 
-    /// The log from this byte on.
-    pub(crate) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
+    /// The log, to be read from this byte on.
+    pub(crate) fn open_log_at(&self, id: Uuid, from: u64) -> io::Result<File> {
         let mut log = files::open_followed(&self.log_file(id))?;
         log.seek(SeekFrom::Start(from))?;
+        Ok(log)
+    }
+
+    /// A piece of the log, from this byte on.
+    pub(crate) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        log.read_to_end(&mut bytes)?;
+        self.open_log_at(id, from)?.take(PIECE).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 

@@ -21,7 +21,7 @@ use crate::http::request::unread_body::UnreadBody;
 use crate::http::server::grant::{Access, Granted};
 use crate::http::server::header::one;
 use crate::http::server::host;
-use crate::http::server::origin::{self, Origin, is_browser, is_of_own_page, wants_page};
+use crate::http::server::origin::{self, Origin, is_browser, is_of_other_page, is_of_own_page, wants_page};
 use crate::http::server::peer::{Peer, PeerAt};
 use crate::http::server::request_span::AskedBy;
 use crate::http::server::route_table::{Parameters, Row, Rows};
@@ -216,7 +216,8 @@ fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Prob
     }
     // Browsers name the origin of what changes something. A session counts for pages of the service alone.
     let from_page = *origin == Origin::Own || is_of_own_page(headers);
-    if !reads && (*origin == Origin::Foreign || (granted.by_cookie() && !from_page)) {
+    let is_foreign = *origin == Origin::Foreign || (*origin == Origin::None && is_of_other_page(headers));
+    if !reads && (is_foreign || (granted.by_cookie() && !from_page)) {
         return Err(origin::foreign(headers));
     }
     percent_encoded(path, "path")?;

@@ -12,6 +12,11 @@ pub(crate) struct Credential {
 }
 
 impl Credential {
+    /// Whether both are of one client: of one token, with whatever session, or of one session without a named token.
+    pub(crate) fn is_of_same(&self, other: &Credential) -> bool {
+        self.token == other.token && (self.token.is_some() || self.session == other.session)
+    }
+
     /// Whether there is anything that can be taken back.
     pub(crate) fn can_be_lost(&self) -> bool {
         self.token.is_some() || self.session.is_some()

@@ -16,8 +16,9 @@ use crate::orchestrator::{Error, KnownRecords};
 use crate::store::{self, Cluster, Expected, NodeId, RecordChange, RecordList};
 
 const KIND: &str = "stream-tickets";
-/// Most tickets of one service, which fit into a record; the one that is over first goes when there are more.
+/// Most tickets of one service, which fit into a record, and most of one client; the one that is over first goes when there are more.
 const MOST: usize = 2000;
+const MOST_OF_ONE: usize = MOST / 4;
 /// What a service left that is gone is removed after this time.
 const LEFT_SECONDS: u64 = 3600;
 
@@ -115,8 +116,12 @@ impl Own {
     /// How many were made with this one.
     fn add(&mut self, stored: Stored, now: Timestamp) -> u64 {
         self.tickets.retain(|stored| now < stored.ticket.expires_at);
-        if self.tickets.len() >= MOST {
-            // They are in the order in which they end.
+        // They are in the order in which they end.
+        let is_own = |other: &Stored| other.ticket.credential.is_of_same(&stored.ticket.credential);
+        if self.tickets.iter().filter(|other| is_own(other)).count() >= MOST_OF_ONE {
+            let first = self.tickets.iter().position(is_own);
+            first.map(|first| self.tickets.remove(first));
+        } else if self.tickets.len() >= MOST {
             self.tickets.remove(0);
         }
         self.tickets.push(stored);
@@ -187,10 +192,18 @@ mod tests {
     #[test]
     fn the_most_tickets_fit_into_a_record() {
         let mut own = Own::default();
-        let credential = Credential { token: Some("a".repeat(64)), session: Some("b".repeat(64)) };
-        for _ in 0..MOST + 5 {
-            let (text, ticket) = new_ticket(RunId::from_bytes([1; 16]), credential.clone(), at(1)).unwrap();
+        let mut add = |token: usize| {
+            let credential = Credential { token: Some(format!("{token:064}")), session: Some("b".repeat(64)) };
+            let (text, ticket) = new_ticket(RunId::from_bytes([1; 16]), credential, at(1)).unwrap();
             own.add(Stored { sha256: text_hash(&text), ticket }, at(1));
+            own.tickets.len()
+        };
+        for _ in 0..MOST_OF_ONE {
+            add(0);
+        }
+        assert_eq!(add(0), MOST_OF_ONE, "a client has no more than its share");
+        for other in MOST_OF_ONE..MOST + 4 {
+            add(other / MOST_OF_ONE);
         }
         assert_eq!((own.tickets.len(), own.made), (MOST, 2005));
         assert!(serde_json::to_vec(&own.tickets).unwrap().len() < store::MAX_RECORD_BYTES);

@@ -15,8 +15,9 @@ use crate::workspace::new_secret;
 /// How long a ticket opens the stream of its run. A stream that is open stays open, as long as the ticket's credential is good.
 const SECONDS: u64 = 60;
 const PREFIX: &str = "st_";
-/// Most tickets; the one that is over first goes when there are more.
+/// Most tickets, and most of one client; the one that is over first goes when there are more.
 const MOST: usize = 10_000;
+const MOST_OF_ONE: usize = MOST / 4;
 
 /// What a ticket opens, and what it was given for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,13 +39,14 @@ impl Tickets {
         let (text, ticket) = new_ticket(run, credential, now)?;
         let expires_at = ticket.expires_at;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST {
+        if all.len() >= MOST_OF_ONE {
             all.retain(|_, ticket| now < ticket.expires_at);
         }
-        if all.len() >= MOST
-            && let Some(first) = all.iter().min_by_key(|(_, ticket)| ticket.expires_at).map(|(hash, _)| *hash)
-        {
-            all.remove(&first);
+        let own = all.iter().filter(|(_, other)| other.credential.is_of_same(&ticket.credential));
+        let (own, first_own) = first(own);
+        let gone = if own >= MOST_OF_ONE { first_own } else { first(all.iter()).1.filter(|_| all.len() >= MOST) };
+        if let Some(gone) = gone {
+            all.remove(&gone);
         }
         all.insert(hash(&text), ticket);
         Ok((text, expires_at))
@@ -55,6 +57,18 @@ impl Tickets {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&hash(text)).filter(|ticket| now < ticket.expires_at).cloned()
     }
+}
+
+/// How many there are, and the one that is over first.
+fn first<'a>(tickets: impl Iterator<Item = (&'a [u8; 32], &'a Ticket)>) -> (usize, Option<[u8; 32]>) {
+    let (mut count, mut first) = (0, None);
+    for (hash, ticket) in tickets {
+        count += 1;
+        if first.is_none_or(|(_, end)| ticket.expires_at < end) {
+            first = Some((*hash, ticket.expires_at));
+        }
+    }
+    (count, first.map(|(hash, _)| hash))
 }
 
 /// A ticket for a minute, and its text.
@@ -90,9 +104,15 @@ mod tests {
         for wrong in ["", "st_", &text[1..]] {
             assert_eq!(tickets.find(wrong, at(1)), None, "{wrong}");
         }
-        for _ in 0..MOST {
-            tickets.make(run, Credential::default(), at(1)).unwrap();
+        let of = |token: &str| Credential { token: Some(token.to_owned()), session: None };
+        for session in 0..=MOST_OF_ONE {
+            let credential = Credential { session: Some(session.to_string()), ..of("greedy") };
+            tickets.make(run, credential, at(1)).unwrap();
         }
+        assert_eq!(tickets.0.lock().unwrap().len(), MOST_OF_ONE + 1);
+        assert!(tickets.find(&text, at(1)).is_some(), "a client has no more than its share");
+        let others = (0..MOST).map(|other| of(&(other / MOST_OF_ONE).to_string()));
+        others.for_each(|credential| drop(tickets.make(run, credential, at(2)).unwrap()));
         assert_eq!(tickets.0.lock().unwrap().len(), MOST);
         assert_eq!(tickets.find(&text, at(1)), None, "the oldest has gone");
         tickets.make(run, Credential::default(), at(100)).unwrap();

@@ -20,6 +20,21 @@ fn preflight(server: &Server, origin: &str, path: &str) -> Answer {
 }
 
 #[test]
+fn a_page_that_its_browser_does_not_name_changes_nothing() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let create = |site: &str| {
+        server.call("POST", "/v1/jobs").header("sec-fetch-site", site).json(&json!({"skill_id": "hello"})).send()
+    };
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(create(site).refusal(), (403, "FORBIDDEN_ORIGIN".into()), "{site}");
+    }
+    for site in ["same-origin", "none"] {
+        assert_eq!(create(site).status, 201, "{site}");
+    }
+}
+
+#[test]
 fn pages_of_a_listed_origin_use_the_api_with_a_token_and_others_read_nothing() {
     let server = Server::with(&[("allowed_origins", "https://app.example,http://localhost:5173")]);
     server.skill("hello", HELLO, json!({}));
