@@ -1,11 +1,66 @@
 //! A service, an export and a package of others: whatever they say, commands end, take little memory and show what they mean to show.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::place::Place;
 use crate::hostile::exports::Made;
 
+const RUN: &str = "01a1f23e-4a9f-753b-bcf7-254d8dfaff92";
 const LOG: &str = "logs/events.jsonl";
+
+/// A service that somebody else wrote: it answers each request by its path, and then closes the connection.
+struct Foreign {
+    url: String,
+}
+
+impl Foreign {
+    fn start(answer: impl Fn(&str, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = Arc::new(answer);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let answer = answer.clone();
+                std::thread::spawn(move || {
+                    let (mut stream, mut head) = (stream, Vec::new());
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).split(b'\n').map_while(Result::ok);
+                    head.extend(lines.by_ref().take_while(|line| line.len() > 1));
+                    let path =
+                        head.first().and_then(|line| Some(String::from_utf8_lossy(line).split(' ').nth(1)?.to_owned()));
+                    // The command may have heard enough.
+                    let _ = answer(&path.unwrap_or_default(), &mut stream);
+                });
+            }
+        });
+        Self { url }
+    }
+}
+
+fn head(to: &mut TcpStream, kind: &str) -> std::io::Result<()> {
+    write!(to, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n")
+}
+
+fn say(to: &mut TcpStream, document: &Value) -> std::io::Result<()> {
+    head(to, "application/json")?;
+    write!(to, "{document}")
+}
+
+fn job() -> Value {
+    json!({"run_id": RUN, "status": "failed", "created_at": "2026-11-19T05:00:00.000000Z",
+        "updated_at": "2026-11-19T05:00:01.000000Z"})
+}
+
+fn event(seq: u64, kind: &str, data: &Value) -> String {
+    json!({"protocol_version": "fcmp/1.0", "run_id": RUN, "seq": seq, "ts": "2026-11-19T05:00:00.000000Z",
+        "engine": "script", "type": kind, "data": data, "meta": {"attempt": 1, "local_seq": seq, "kind": "x"},
+        "raw_ref": null})
+    .to_string()
+}
 
 /// The export of a run whose log holds this.
 fn exported(place: &Place, name: &str, log: Vec<u8>) {
@@ -23,4 +78,34 @@ fn a_replay_reads_no_more_of_a_line_than_an_event_may_have() {
     let ran = place.run(&["replay", "--speed", "max", "long.zip"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: read the events: a line has more than 4194304 bytes\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_events_of_a_service_that_sends_them_without_end_do_not_fit_into_one_document() {
+    let foreign = Foreign::start(|path, to| {
+        if !path.contains("/events/history") {
+            return say(to, &job());
+        }
+        head(to, "application/x-ndjson")?;
+        let line = event(1, "odd", &json!({"x": "y".repeat(100_000)}));
+        loop {
+            writeln!(to, "{line}")?;
+        }
+    });
+    let ran = Place::new().run(&["history", RUN, "--json", "--server", &foreign.url]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    let told =
+        "error: the events have more than 67108864 bytes, too many for one document; --ndjson prints any number\n";
+    assert_eq!(ran.stderr, told);
+}
+
+#[test]
+fn a_document_of_events_has_them_as_they_are_stored() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let stored = place.run(&["history", &run, "--ndjson"]).stdout;
+    let events: Vec<Value> = stored.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.len() > 5);
+    let document = json!({"run_id": run, "count": events.len(), "events": events});
+    assert_eq!(place.run(&["history", &run, "--json"]).stdout, format!("{document:#}\n"));
 }
