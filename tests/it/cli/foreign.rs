@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::hostile::{assert_controls_nothing, on_terminal};
 use super::place::Place;
 use crate::hostile::exports::Made;
 
@@ -108,4 +109,63 @@ fn a_document_of_events_has_them_as_they_are_stored() {
     assert!(events.len() > 5);
     let document = json!({"run_id": run, "count": events.len(), "events": events});
     assert_eq!(place.run(&["history", &run, "--json"]).stdout, format!("{document:#}\n"));
+}
+
+/// What would control a terminal, and a line that somebody could believe.
+const NASTY: &str = "x\x1b]0;title\x07\x1b[2J\u{9b}2J\u{202e}\nwords 9.9.9 is ok";
+
+fn answer_nastily(path: &str, to: &mut TcpStream, last: &str) -> std::io::Result<()> {
+    if path.ends_with("/result") {
+        let artifact = json!({"path_rel": NASTY, "url": NASTY, "mime": NASTY, "size": NASTY});
+        return say(
+            to,
+            &json!({"result": {"status": "failed", "error": {"code": NASTY, "message": "m"}, "data": null,
+            "artifacts": [artifact]}}),
+        );
+    }
+    if path.ends_with("/explain") {
+        let origin = json!({"kind": "file", "file": NASTY, "byte_from": NASTY, "byte_to": NASTY});
+        return say(
+            to,
+            &json!({"run_id": NASTY, "code": "ENGINE_FAILED", "cause": NASTY, "status": "failed",
+            "decided_by": {"seq": NASTY, "type": NASTY}, "stderr_tail": "x", "details": {},
+            "violations": [{"path": NASTY, "message": NASTY, "origin": origin}]}),
+        );
+    }
+    let odd = event(1, NASTY, &json!({}));
+    if path.contains("/events/history") {
+        head(to, "application/x-ndjson")?;
+        return write!(to, "{odd}\n{last}\n");
+    }
+    if path.contains("/events?") {
+        head(to, "text/event-stream")?;
+        return write!(to, "event: chat_event\ndata: {odd}\n\nevent: chat_event\ndata: {last}\n\n");
+    }
+    say(to, &job())
+}
+
+#[test]
+fn names_that_others_wrote_neither_control_the_terminal_nor_make_lines() {
+    let place = Place::new();
+    exported(&place, "nasty.zip", format!("{}\n", event(1, NASTY, &json!({}))).into_bytes());
+    fs::write(place.path().join("skills/tiny").join(NASTY.replace('/', "")), "").unwrap();
+    let last = place.run(&["history", "last", "--ndjson"]).stdout.lines().last().unwrap().to_owned();
+    let foreign = Foreign::start(move |path, to| answer_nastily(path, to, &last));
+    let server = ["--server", &foreign.url];
+    for (args, at) in [
+        (&["replay", "-v", "--speed", "max", "nasty.zip"][..], &[][..]),
+        (&["skill", "show", "tiny"], &[]),
+        (&["watch", "-v", RUN], &server[..]),
+        (&["result", RUN], &server),
+        (&["history", RUN], &server),
+        (&["explain", RUN], &server),
+    ] {
+        let args = [args, at].concat();
+        let shown = on_terminal(place.command(&args));
+        assert!(shown.contains('\u{fffd}') && shown.contains("words 9.9.9"), "{args:?}: {shown:?}");
+        assert_controls_nothing(&args, &shown);
+        let ran = place.run(&args);
+        let forged = |text: &str| text.lines().any(|line| line.starts_with("words 9.9.9"));
+        assert!(!forged(&ran.stdout) && !forged(&ran.stderr), "{args:?}: {ran:?}");
+    }
 }
