@@ -169,3 +169,20 @@ fn names_that_others_wrote_neither_control_the_terminal_nor_make_lines() {
         assert!(!forged(&ran.stdout) && !forged(&ran.stderr), "{args:?}: {ran:?}");
     }
 }
+
+#[test]
+fn no_more_of_a_stream_is_parsed_again_than_a_run_may_log() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let ran = place.run(&["reparse", &run]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let size = fs::metadata(place.run_folder(&run).join("logs/stdout.txt")).unwrap().len();
+    let limit = (size - 1).to_string();
+    let ran = place.run_with(("SKILL_RUNNER_MAX_LOG_BYTES", &limit), &["reparse", &run]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    let path = "logs/stdout.txt: the log names";
+    assert!(ran.stderr.contains(path), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("{size} bytes of it, and max_log_bytes is {limit}")), "{}", ran.stderr);
+    let ran = place.run_with(("SKILL_RUNNER_MAX_LOG_BYTES", &size.to_string()), &["reparse", &run]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
