@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::content::{UNREADABLE, is_of_the_file, open};
+use crate::domain::file_name;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{Error, list_beneath};
 
@@ -131,7 +132,7 @@ impl Seen {
                     continue;
                 }
             };
-            match kind_objection(kind) {
+            match kind_objection(kind).or_else(|| file_name::objection(&joined(&name))) {
                 Some(reason) => self.refuse(joined(&name), reason),
                 None if folder.len() + name.len() > PATH_MAX_BYTES => self.refuse(joined(&name), PATH_TOO_LONG),
                 None if kind.is_file() => self.files.add(joined(&name)),

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod event;
 pub mod fact;
 pub mod fair_queue;
+pub(crate) mod file_name;
 pub mod ids;
 pub mod integrity;
 pub mod interaction;

@@ -1,5 +1,6 @@
 //! Which files of a run are in an export.
 
+use crate::domain::file_name;
 use crate::domain::run_file::{RunFile, RunFolder};
 
 pub const EVENTS: &str = RunFile::Events.name();
@@ -24,8 +25,8 @@ pub(crate) fn is_exported(name: &str) -> bool {
     FOLDERS.iter().any(|folder| folder.strip(name).is_some()) || FILES.iter().any(|file| file.name() == name)
 }
 
-/// Why a file of this name cannot be in an export, or nothing. Whoever unpacks an export gets files below one folder, and
-/// only those that a run has.
+/// Why a file of this name cannot be in an export, or nothing. Whoever unpacks an export gets files below one folder, on
+/// any system, and only those that a run has.
 pub(crate) fn name_objection(name: &str) -> Option<&'static str> {
     let objections = [
         (name.len() > usize::from(u16::MAX), "its path is too long"),
@@ -33,7 +34,8 @@ pub(crate) fn name_objection(name: &str) -> Option<&'static str> {
         (name.split('/').any(|part| part.is_empty() || part == "." || part == ".."), "it is no path in a folder"),
         (!is_exported(name), "it is none of the files that an export has"),
     ];
-    objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+    let objection = objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason));
+    objection.or_else(|| file_name::objection(name))
 }
 
 #[cfg(test)]

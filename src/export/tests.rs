@@ -130,7 +130,18 @@ fn cut_and_lengthened_exports_are_none() {
 
 #[test]
 fn files_that_a_run_has_not_are_neither_written_nor_read() {
-    for name in ["uploads/x", "../x", "artifacts/../x", "artifacts//x", "raw", "/etc/passwd", "logs/events.idx"] {
+    for name in [
+        "uploads/x",
+        "../x",
+        "artifacts/../x",
+        "artifacts//x",
+        "raw",
+        "/etc/passwd",
+        "logs/events.idx",
+        "artifacts/..\\x",
+        "artifacts/C:x",
+        "artifacts/a\nb",
+    ] {
         let refused = write(about(), vec![(name.to_owned(), piece(b""))], &mut Vec::new()).unwrap_err();
         assert!(matches!(refused, Error::Name { .. }), "{name}: {refused}");
     }

@@ -1,5 +1,7 @@
 //! Which names in a zip may become paths.
 
+use crate::domain::file_name::begins_with_drive;
+
 /// Longest name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 /// Longest part between slashes: what file systems take.
@@ -25,10 +27,6 @@ pub(crate) fn objection(name: &str) -> Option<&'static str> {
         (parts().count() > MAX_DEPTH, "it is nested deeper than 32 folders"),
     ];
     objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
-}
-
-fn begins_with_drive(name: &str) -> bool {
-    matches!(name.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

@@ -95,6 +95,32 @@ fn a_required_promise_that_no_file_fits_is_missing_and_one_fit_by_anothers_file_
     assert_eq!(found.missing, [contract[2].clone()]);
 }
 
+/// Whoever unpacks a bundle on another system would get a file elsewhere.
+#[test]
+fn files_whose_names_are_paths_elsewhere_or_control_a_terminal_are_refused() {
+    let odd =
+        ["artifacts/10:30.txt", "artifacts/a\"b'c?*<>|.txt", "artifacts/co:lon", "artifacts/d/a:b", "artifacts/spa ce"];
+    let bad =
+        ["artifacts/..\\up.bat", "artifacts/C:\\up.bat", "artifacts/a\nb", "artifacts/c:up.bat", "artifacts/e\x1b[2J"];
+    let files: Vec<(&str, &[u8])> = odd.iter().chain(&bad).map(|path| (*path, &b"x"[..])).collect();
+    let run = run_with(&[&files[..], &[("artifacts/D:/in.txt", b"x")]].concat());
+    let found = index(run.path(), &[]).unwrap();
+    assert_eq!(found.entries.iter().map(|entry| entry.path_rel.as_str()).collect::<Vec<_>>(), odd);
+    let (backslash, control, drive) =
+        ("its path has a backslash", "its path has a control character", "its path begins with a drive letter");
+    assert_eq!(
+        found.refused,
+        [
+            refused(bad[0], backslash),
+            refused(bad[1], backslash),
+            refused("artifacts/D:", drive),
+            refused(bad[2], control),
+            refused(bad[3], drive),
+            refused(bad[4], control),
+        ]
+    );
+}
+
 #[test]
 fn links_pipes_and_sockets_are_refused_and_never_followed_or_waited_for() {
     let run = run_with(&[("artifacts/real.txt", b"real"), ("secret", b"secret"), ("outside/file", b"x")]);

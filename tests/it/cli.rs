@@ -3,6 +3,7 @@
 mod audit;
 mod engines;
 mod finding;
+mod foreign;
 mod hostile;
 mod isolation;
 pub mod place;

@@ -3,7 +3,7 @@
 mod crowded_output;
 mod damaged_rows;
 mod egress;
-mod exports;
+pub mod exports;
 mod files;
 mod large_answers;
 mod large_packages;

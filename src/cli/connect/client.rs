@@ -115,7 +115,13 @@ impl Client {
 
     /// A long answer, read as it comes.
     pub(super) fn stream(&self, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
-        let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
+        self.stream_within(SILENCE, path, accept)
+    }
+
+    /// The same; its head has to come within this time, however many of its bytes come one by one.
+    fn stream_within(&self, head: Duration, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
+        let request = self.agent.get(self.url(path)).config().timeout_recv_response(Some(head));
+        let request = request.timeout_per_read(Some(SILENCE)).build();
         let response =
             self.signed(request).header("Accept", accept).call().map_err(|error| self.unreachable(&error))?;
         if !response.status().is_success() {
@@ -196,4 +202,31 @@ fn in_words_of_commands(code: &str, message: &str) -> String {
     let hint = ErrorCode::from_text(code).map(|code| code.info().hint);
     hint.and_then(|hint| Some(format!("{}{}", message.strip_suffix(hint.api)?, hint.cli)))
         .unwrap_or_else(|| message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let service = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
+            // Until the client has gone.
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let client = Client::new(&url, None).unwrap();
+        let failure = client.stream_within(Duration::from_millis(300), "/jobs", "*/*").map(drop).unwrap_err();
+        let told = format!("the service at {url} cannot be reached: timeout: receive response");
+        assert!(matches!(&failure, Failure::Unreachable(message) if *message == told), "{failure:?}");
+        service.join().unwrap();
+    }
 }

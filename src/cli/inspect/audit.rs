@@ -10,7 +10,7 @@ use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
-use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::look::{Ink, Look, harmless, harmless_name};
 use crate::cli::terminal::output;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
@@ -157,7 +157,7 @@ fn lines_of(report: &Report, look: Look) -> String {
         let event = seq.map_or_else(String::new, |seq| format!(" event {seq}"));
         let byte = byte.map_or_else(String::new, |byte| format!(" byte {byte}"));
         let rule = look.paint(Ink::Bad, rule);
-        lines.push(format!("{rule} {}{event}{byte}: {}", harmless(file), harmless(message)));
+        lines.push(format!("{rule} {}{event}{byte}: {}", harmless_name(file), harmless(message)));
     }
     lines.push(match (report.trust, report.signed_by) {
         (Trust::Trusted, Some(key)) => match &report.signed_on {

@@ -85,7 +85,8 @@ fn failure_of(runs: &Runs, run: RunId) -> Result<Option<Value>, Failure> {
 
 fn failure_text(failure: &Value) -> String {
     let status = one_line(failure["status"].as_str().unwrap_or_default(), VALUE_MAX);
-    let mut lines = vec![format!("{status}, run {}", failure["run_id"].as_str().unwrap_or_default())];
+    let run = one_line(failure["run_id"].as_str().unwrap_or_default(), VALUE_MAX);
+    let mut lines = vec![format!("{status}, run {run}")];
     lines.extend(failure_lines(failure));
     lines.join("\n")
 }

@@ -12,6 +12,8 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::inspect::audit::audit_stored;
 use crate::cli::logging;
+use crate::cli::terminal::fold::to_stderr;
+use crate::cli::terminal::look::harmless_name;
 use crate::cli::terminal::output;
 use crate::domain::ids::RunId;
 use crate::orchestrator::{Copied, copy_store};
@@ -181,7 +183,7 @@ fn audited(settings: &Settings, runs: &Runs, run: RunId) -> Result<Vec<String>, 
 fn judge(run: RunId, found: &[String], before: &[String]) -> Result<(), Failure> {
     let first = found.first().map_or("", String::as_str);
     if found == before {
-        let _ = writeln!(io::stderr(), "run {run} was damaged before, and is copied as it is: {first}");
+        to_stderr(&format!("run {run} was damaged before, and is copied as it is: {}", harmless_name(first)));
         return Ok(());
     }
     Err(Failure::Broken(format!("the copy of run {run} is not what it was; nothing was changed: {first}")))

@@ -22,7 +22,7 @@ use crate::domain::outcome::Usage;
 use crate::domain::run_file::RunFile;
 use crate::engine::{self, LINE_MAX, LineParser, StreamReader, script};
 use crate::fcmp::{Envelope, read_envelope};
-use crate::files::open_regular;
+use crate::files::{for_each_chunk, open_regular};
 use crate::settings::LogLevel;
 use crate::workspace::{Layout, RunPaths};
 
@@ -71,7 +71,7 @@ pub(crate) fn reparse(global: &Global, args: &Args) -> Result<(), Failure> {
     let paths = Layout::new(&settings.paths.data_dir).run(run);
     let mut differences = Vec::new();
     for (attempt, turn) in &turns {
-        let now = read_bytes(&engine, turn, &paths)?;
+        let now = read_bytes(&engine, turn, &paths, settings.limits.max_log_bytes)?;
         let logged = joined(turn.standing.clone());
         let gone = logged.iter().filter(|standing| !now.contains(standing)).map(|standing| ("-", standing.clone()));
         let new = now.iter().filter(|standing| !logged.contains(standing)).map(|standing| ("+", standing.clone()));
@@ -143,7 +143,7 @@ fn standing_of(envelope: &Envelope, bytes: &[u8]) -> Result<Option<Standing>, Fa
 }
 
 /// What the parser of this version makes of a turn's bytes.
-fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<Standing>, Failure> {
+fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths, most: u64) -> Result<Vec<Standing>, Failure> {
     let mut parser: Box<dyn LineParser> = match engine::adapter_named(engine) {
         Some(adapter) => Box::new(adapter.parser(turn.resumed_from.as_deref(), turn.usage_before)),
         None => Box::new(script::ScriptParser::default()),
@@ -154,10 +154,9 @@ fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<S
     {
         let ranges = || turn.standing.iter().filter(|standing| standing.stream == stream);
         let (Some(from), Some(to)) = (ranges().map(|s| s.from).min(), ranges().map(|s| s.to).max()) else { continue };
-        let bytes = range_of(&path, from..to)?;
         let mut facts = Vec::new();
         let mut reader = StreamReader::new(stream, from, line_max);
-        reader.push(&bytes, parser.as_mut(), &mut facts);
+        read_range(&path, from..to, most, |bytes| reader.push(bytes, parser.as_mut(), &mut facts))?;
         reader.flush(parser.as_mut(), &mut facts);
         for fact in &facts {
             standing.extend(standing_on(fact)?);
@@ -166,15 +165,27 @@ fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<S
     Ok(joined(standing))
 }
 
-/// A part of a stream, which the engine may have replaced by anything.
-fn range_of(path: &Path, range: Range<u64>) -> Result<Vec<u8>, Failure> {
+/// Reads a part of a stream, which the engine may have replaced by anything. An event may name any range.
+fn read_range(path: &Path, range: Range<u64>, most: u64, mut each: impl FnMut(&[u8])) -> Result<(), Failure> {
     let broken = || Failure::broken(format!("read {}", path.display()));
+    let length = range.end.saturating_sub(range.start);
+    if length > most {
+        return Err(Failure::Broken(format!(
+            "read {}: the log names {length} bytes of it, and max_log_bytes is {most}\n  \
+             raise max_log_bytes if the run was made with more",
+            path.display()
+        )));
+    }
     let mut file = open_regular(path).map_err(|error| broken()(error.source))?;
     file.seek(SeekFrom::Start(range.start)).map_err(broken())?;
-    let (mut bytes, length) = (Vec::new(), range.end.saturating_sub(range.start));
-    file.take(length).read_to_end(&mut bytes).map_err(broken())?;
-    if bytes.len() as u64 == length {
-        Ok(bytes)
+    let mut read = 0;
+    for_each_chunk(file.take(length), broken(), |chunk| {
+        read += chunk.len() as u64;
+        each(chunk);
+        Ok(())
+    })?;
+    if read == length {
+        Ok(())
     } else {
         Err(Failure::Broken(format!("{} is shorter than the log records", path.display())))
     }
@@ -203,8 +214,9 @@ fn joined(mut standing: Vec<Standing>) -> Vec<Standing> {
             && last.type_name == next.type_name
             && last.to == next.from
         {
-            let text = format!("{}{}", text_of(last), text_of(&next));
-            last.data = json!({ "text": text });
+            if let Some(Value::String(text)) = last.data.get_mut("text") {
+                text.push_str(text_of(&next));
+            }
             last.to = next.to;
             continue;
         }

@@ -16,7 +16,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::inspect::audit::audit_stored;
 use crate::cli::logging;
-use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::look::{Ink, Look, harmless, harmless_name};
 use crate::cli::terminal::output;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::ids::RunId;
@@ -176,7 +176,9 @@ fn size(folder: &Path) -> u64 {
 fn told(runs: u64, damaged: &[Damaged], look: Look) -> String {
     let mut lines: Vec<String> = damaged
         .iter()
-        .map(|it| format!("run {} {}: {}", it.run_id, look.paint(Ink::Bad, &harmless(&it.file)), harmless(&it.message)))
+        .map(|it| {
+            format!("run {} {}: {}", it.run_id, look.paint(Ink::Bad, &harmless_name(&it.file)), harmless(&it.message))
+        })
         .collect();
     lines.push(match damaged.len() {
         0 => format!("{runs} runs checked: {}", look.paint(Ink::Good, "ok")),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::cli::terminal::failure_text::failure_lines;
-use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::look::{Ink, Look, harmless, harmless_name};
 use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
@@ -63,17 +63,17 @@ impl Outcome {
 
     /// How the run ended, for people: all but the data.
     pub(crate) fn summary(&self, look: Look) -> String {
-        let status = self.job["status"].as_str().unwrap_or("unknown");
-        let run = self.job["run_id"].as_str().unwrap_or_default();
+        let status = harmless_name(self.job["status"].as_str().unwrap_or("unknown"));
+        let run = harmless_name(self.job["run_id"].as_str().unwrap_or_default());
         let ink = if self.status() == Some(Status::Succeeded) { Ink::Good } else { Ink::Bad };
         let took = self.seconds().map(|seconds| format!(" after {seconds:.1} s")).unwrap_or_default();
-        let mut lines = vec![format!("{}{took}, run {run}", look.paint(ink, status))];
+        let mut lines = vec![format!("{}{took}, run {run}", look.paint(ink, &status))];
         match &self.failure {
             Some(failure) => lines.extend(failure_lines(failure)),
             None if self.result["error"].is_null() => {}
             None => {
-                let text = |key: &str| harmless(self.result["error"][key].as_str().unwrap_or_default());
-                lines.push(format!("error: {}: {}", text("code"), text("message")));
+                let text = |key: &str| self.result["error"][key].as_str().unwrap_or_default();
+                lines.push(format!("error: {}: {}", harmless_name(text("code")), harmless(text("message"))));
             }
         }
         // Those of this run were shown when they came; those of an equal run were not.
@@ -86,9 +86,9 @@ impl Outcome {
         if !artifacts.is_empty() {
             lines.push("artifacts:".to_owned());
             lines.extend(artifacts.into_iter().map(|artifact| {
-                let mime = artifact["mime"].as_str().unwrap_or_default();
-                let place = self.place(artifact).unwrap_or_default();
-                format!("  {} ({mime}, {} bytes)", harmless(&place), artifact["size"])
+                let mime = harmless_name(artifact["mime"].as_str().unwrap_or_default());
+                let place = harmless_name(&self.place(artifact).unwrap_or_default());
+                format!("  {place} ({mime}, {} bytes)", harmless_name(&artifact["size"].to_string()))
             }));
         }
         if let ArtifactsAt::Folder(root) = &self.artifacts

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::cli::failure::Failure;
-use crate::cli::terminal::look::{Ink, Look};
+use crate::cli::terminal::look::{Ink, Look, harmless_name};
 use crate::cli::terminal::output;
 use crate::skill::{Finding, Severity};
 
@@ -20,8 +20,8 @@ fn text(finding: &Finding, look: Look) -> String {
     };
     let place = match (finding.file.as_str(), finding.pointer.as_str()) {
         ("", _) => String::new(),
-        (file, "") => format!(" {file}"),
-        (file, pointer) => format!(" {file}#{pointer}"),
+        (file, "") => format!(" {}", harmless_name(file)),
+        (file, pointer) => format!(" {}", harmless_name(&format!("{file}#{pointer}"))),
     };
     format!("{grade}{place}: {} [{}]\n  hint: {}", finding.message, finding.code, finding.hint)
 }

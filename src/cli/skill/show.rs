@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::failure::Failure;
 use crate::cli::skill::{findings, isolation, lifecycle};
-use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::look::{Ink, Look, harmless_name};
 use crate::cli::terminal::{output, table};
 use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
@@ -72,7 +72,7 @@ fn shown(settings: &Settings, installed: &Installed, place: String, as_json: boo
     }
     lines.push(String::new());
     lines.push(look.paint(Ink::Dim, "Files"));
-    lines.extend(installed.files.iter().take(FILES_SHOWN).map(|file| format!("  {}", harmless(file))));
+    lines.extend(installed.files.iter().take(FILES_SHOWN).map(|file| format!("  {}", harmless_name(file))));
     if let Some(more) = installed.files.len().checked_sub(FILES_SHOWN).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more"));
     }
@@ -102,7 +102,7 @@ fn schema_lines(title: &str, schema: &Value, skill: &Skill, look: Look, columns:
         let kind = if files.contains(&field.name) { "file".to_owned() } else { field.kind };
         let required = if field.required { "yes" } else { "no" };
         vec![
-            format!("  {}", harmless(&field.name)),
+            format!("  {}", harmless_name(&field.name)),
             kind,
             required.into(),
             field.default.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::terminal::look::{harmless, one_line};
+use crate::cli::terminal::look::{harmless, harmless_name, one_line};
 use crate::domain::codes::ErrorCode;
 
 /// Longest value on a line.
@@ -31,7 +31,8 @@ pub(crate) fn failure_lines(explanation: &Value) -> Vec<String> {
     let text = |value: &Value| one_line(value.as_str().unwrap_or_default(), 20 * VALUE_MAX);
     let mut lines = vec![format!("error: {}: {}", text(&explanation["code"]), text(&explanation["cause"]))];
     let decided = &explanation["decided_by"];
-    lines.push(format!("decided by: event {}, {}", decided["seq"], text(&decided["type"])));
+    let seq = harmless_name(&decided["seq"].to_string());
+    lines.push(format!("decided by: event {seq}, {}", text(&decided["type"])));
     lines.extend(violation_lines(&explanation["violations"]));
     lines.extend(detail_lines(&explanation["details"]));
     let canceled = explanation["status"] == "canceled";
@@ -53,7 +54,7 @@ fn violation_lines(violations: &Value) -> Vec<String> {
         let path = text("path");
         let place = if path.is_empty() { "the whole output" } else { &path };
         lines.push(format!("  {place}: {}", text("message")));
-        lines.push(format!("    {}", place_of(&violation["origin"])));
+        lines.push(format!("    {}", harmless_name(&place_of(&violation["origin"]))));
     }
     if all.len() > SHOWN_MAX {
         lines.push(format!("  and {} more; --json lists them all", all.len() - SHOWN_MAX));
@@ -127,7 +128,7 @@ fn next(explanation: &Value) -> String {
     let code = explanation["code"].as_str().and_then(ErrorCode::from_text);
     let hint = code.map(|code| code.info().hint.cli);
     let own = explanation["details"]["hint"].as_str();
-    let run = explanation["run_id"].as_str().unwrap_or_default();
+    let run = harmless_name(explanation["run_id"].as_str().unwrap_or_default());
     let install = explanation["details"]["install_command"].as_str();
     match (hint, own) {
         (Some(_), _) if install.is_some() => format!("`{}` installs it", harmless(install.unwrap_or_default())),

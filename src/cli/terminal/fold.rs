@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::cli::terminal::look::{columns, width};
+use crate::cli::terminal::look::{columns, harmless_but_colours, width};
 
 /// What a command that people copy begins with; it stays whole.
 const COMMAND: &str = "skill-runner";
@@ -15,11 +15,13 @@ pub(crate) fn folded(text: &str, columns: usize) -> String {
     text.split('\n').map(fold).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a text to standard error, broken between words on a terminal. Nobody is told if nobody reads it.
+/// Writes a text to standard error, broken between words on a terminal, which only the program's own colours control. Nobody is
+/// told if nobody reads it.
 pub(crate) fn to_stderr(text: &str) {
     let mut stderr = io::stderr();
+    let text = harmless_but_colours(text);
     let _ = match stderr.is_terminal() {
-        true => writeln!(stderr, "{}", folded(text, columns(&stderr))),
+        true => writeln!(stderr, "{}", folded(&text, columns(&stderr))),
         false => writeln!(stderr, "{text}"),
     };
 }

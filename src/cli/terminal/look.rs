@@ -74,6 +74,11 @@ pub(crate) fn harmless_but_colours(text: &str) -> String {
     safe
 }
 
+/// A name that others chose, made harmless and kept on its line.
+pub(crate) fn harmless_name(name: &str) -> String {
+    harmless(name).replace(['\n', '\t'], "\u{fffd}")
+}
+
 /// The text on one line, cut to so many characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let words = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -124,6 +129,11 @@ mod tests {
         assert_eq!(harmless_but_colours(&format!("{own}\t\n")), format!("{own}\t\n"));
         assert_eq!(harmless_but_colours("\x1b[8mhidden\x1b[0m\x1b"), "\u{fffd}[8mhidden\x1b[0m\u{fffd}");
         assert_eq!(harmless_but_colours("a\u{9b}2J\x07"), "a\u{fffd}2J\u{fffd}");
+    }
+
+    #[test]
+    fn a_name_makes_no_line_of_its_own() {
+        assert_eq!(harmless_name("a  b\n\tc\r\u{85}\x1b"), "a  b\u{fffd}\u{fffd}c\u{fffd}\u{fffd}\u{fffd}");
     }
 
     #[test]

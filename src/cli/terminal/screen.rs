@@ -6,11 +6,15 @@ use crate::bounded;
 use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::event_line::summary;
 use crate::cli::terminal::fold::folded;
-use crate::cli::terminal::look::{Ink, Look, columns, fit, harmless, one_line, width};
+use crate::cli::terminal::look::{Ink, Look, columns, fit, harmless, harmless_but_colours, one_line, width};
 use crate::convergence::{DONE_MARKER, without_blocks};
 use crate::domain::event::Event;
 use crate::fcmp::{Envelope, read_envelope};
 
+/// Clears the line of the cursor.
+const CLEAR: &str = "\r\x1b[2K";
+/// Longest name of a type of events.
+const TYPE_MAX: usize = 100;
 const BAR_CELLS: usize = 20;
 /// Columns that the bar needs beside a message of some use; on a narrower terminal there is only the percentage.
 const BAR_FROM_COLUMNS: usize = 48;
@@ -58,7 +62,7 @@ impl Screen {
             return self.draw(progress.percent, one_line(&progress.message, columns_of(self.shown)));
         }
         if self.verbose {
-            let (seq, name) = (envelope.seq, &envelope.type_name);
+            let (seq, name) = (envelope.seq, one_line(&envelope.type_name, TYPE_MAX));
             return self.line(format!("#{seq} {name} {}", summary(&envelope)).trim_end());
         }
         if let Some(Event::AssistantMessage(message)) = &envelope.event {
@@ -87,7 +91,7 @@ impl Screen {
     /// Removes the progress line.
     pub(crate) fn clear(&mut self) {
         if self.bar.take().is_some() {
-            self.write("\r\x1b[2K");
+            self.write(CLEAR, "");
         }
     }
 
@@ -95,7 +99,7 @@ impl Screen {
         let bar = self.bar.clone();
         self.clear();
         let text = if self.look.live { folded(text, columns_of(self.shown)) } else { text.to_owned() };
-        self.write(&format!("{text}\n"));
+        self.write("", &format!("{text}\n"));
         if let Some((percent, message)) = bar {
             self.draw(percent, message);
         }
@@ -104,12 +108,13 @@ impl Screen {
     fn draw(&mut self, percent: f64, message: String) {
         // Measured each time: the window may have been made narrower.
         let line = bar(percent, &message, columns_of(self.shown));
-        self.write(&format!("\r\x1b[2K{line}"));
+        self.write(CLEAR, &line);
         self.bar = Some((percent, message));
     }
 
-    /// A failed write does not stop the run.
-    fn write(&mut self, text: &str) {
+    /// Writes text that controls the terminal by nothing but what stands before it. A failed write does not stop the run.
+    fn write(&mut self, control: &str, text: &str) {
+        let text = format!("{control}{}", harmless_but_colours(text));
         let _ = match self.shown {
             Shown::OnStderr => io::stderr().write_all(text.as_bytes()),
             Shown::OnStdout => io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),

@@ -5,8 +5,8 @@ use super::table::codes;
 codes! {
     /// Every code that the runner gives to a warning.
     WarningCode, hint: &'static str {
-        ArtifactRefused = "ARTIFACT_REFUSED", "A file that matches an artifact pattern is not a plain file inside the run's folder."
-            => "let the skill write plain files instead of links",
+        ArtifactRefused = "ARTIFACT_REFUSED", "A file in the artifacts folder is not a plain file, or its path is too long or would lead elsewhere."
+            => "let the skill write plain files with plain names, and no links",
         AskBlockInvalid = "ASK_BLOCK_INVALID", "The engine asked in a form that cannot be read; its question is put as plain text."
             => "compare the question with the contract at the end of the prompt",
         EgressRefused = "EGRESS_REFUSED", "The run tried to reach a host that it may not."

@@ -66,8 +66,17 @@ fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
 }
 
 /// Runs a command on a terminal; everything it wrote.
-fn on_terminal(command: Command) -> String {
+pub fn on_terminal(command: Command) -> String {
     Terminal::start(command, 80).end().1
+}
+
+/// Fails if what a command wrote on a terminal controls it in any way but those of the program itself.
+pub fn assert_controls_nothing(what: &[&str], shown: &str) {
+    let left = ["\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m", "\r\x1b[2K", "\r\n"]
+        .iter()
+        .fold(shown.to_owned(), |text, own| text.replace(own, "\n"));
+    let controls = |character: char| (character.is_control() && character != '\n') || character == '\u{202e}';
+    assert!(!left.contains(controls), "{what:?}: {shown:?}");
 }
 
 /// Everything that could control a terminal: escapes in seven and in eight bits, a lone return, a bell, turned text.
@@ -103,12 +112,7 @@ fn what_an_engine_wrote_does_not_control_the_terminal_and_is_left_alone_in_a_pip
         &["run", "\x1b[2Jnone"],
         &["logs", "\x1b[2Jnone"],
     ] {
-        let shown = on_terminal(place.command(args));
-        let left = ["\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m", "\r\x1b[2K", "\r\n"]
-            .iter()
-            .fold(shown.clone(), |text, own| text.replace(own, "\n"));
-        let controls = |character: char| (character.is_control() && character != '\n') || character == '\u{202e}';
-        assert!(!left.contains(controls), "{args:?}: {shown:?}");
+        assert_controls_nothing(args, &on_terminal(place.command(args)));
     }
     let json: Value = serde_json::from_str(&place.run(&["logs", &run, "--json"]).stdout).unwrap();
     assert_eq!(json["stderr"], written, "nothing is changed in a pipe");

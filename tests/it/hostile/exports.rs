@@ -61,10 +61,10 @@ fn sealed(files: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A true export, whose files are then changed.
-struct Made(Vec<(Vec<u8>, Vec<u8>)>);
+pub struct Made(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Made {
-    fn of(export: &[u8]) -> Self {
+    pub fn of(export: &[u8]) -> Self {
         let mut zip = zip::ZipArchive::new(std::io::Cursor::new(export)).unwrap();
         let mut files = Vec::new();
         for at in 0..zip.len() {
@@ -84,6 +84,15 @@ impl Made {
         let mut files = self.0.clone();
         files.iter_mut().find(|(other, _)| other == name.as_bytes()).unwrap().1 = content;
         sealed(&files)
+    }
+
+    /// The same, and the list of files tells of that content.
+    pub fn listed_with(mut self, name: &str, content: Vec<u8>) -> Vec<u8> {
+        let mut list: Value = serde_json::from_slice(self.content(LIST)).unwrap();
+        let file = list["files"].as_array_mut().unwrap().iter_mut().find(|file| file["path"] == name).unwrap();
+        (file["size"], file["sha256"]) = (json!(content.len()), json!(hex::encode(Sha256::digest(&content))));
+        self.0.iter_mut().find(|(other, _)| other == LIST.as_bytes()).unwrap().1 = format!("{list:#}\n").into_bytes();
+        self.with(name, content)
     }
 }
 

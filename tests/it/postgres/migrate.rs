@@ -211,6 +211,26 @@ fn a_data_folder_moves_into_a_database_and_back_with_every_kind_of_run() {
 }
 
 #[test]
+fn the_damage_of_a_run_is_told_without_what_would_turn_the_text_of_a_terminal() {
+    if !postgres::installed("a damaged run moves into PostgreSQL") {
+        return;
+    }
+    let (database, schema) = (postgres::shared(), fresh());
+    let server = Server::with(&SETTINGS);
+    let folder = server.folder.clone();
+    server.skill("good", GOOD, json!({}));
+    let (_, id) = server.finished("good");
+    let artifacts = server.run_dir(&id).join("artifacts");
+    drop(server);
+    fs::write(artifacts.join("x\u{202e}y"), "more").unwrap();
+    let (status, said) = run(folder.path(), "sled", &["migrate", "--to", &database.url(&schema)]);
+    assert_eq!(status, Some(0), "{said}");
+    let told = format!("run {id} was damaged before, and is copied as it is: ");
+    let line = said.lines().find_map(|line| line.strip_prefix(&told)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("x\u{fffd}y") && !said.contains('\u{202e}'), "{said}");
+}
+
+#[test]
 fn a_move_that_was_cut_short_in_its_last_step_is_completed_to_the_store_it_was_going_to_alone() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join("data").join(path);

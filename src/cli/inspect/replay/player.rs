@@ -13,7 +13,7 @@ use crate::domain::ids::Seq;
 use crate::domain::run_file::RunFile;
 use crate::export::EVENTS;
 use crate::fcmp::{Envelope, LogHead, RawRef};
-use crate::files;
+use crate::files::{self, for_each_chunk};
 use crate::store::{Append, EventBatch, EventStore, IndexChange, IndexKey};
 use crate::workspace::{RunPaths, create_run};
 
@@ -111,9 +111,9 @@ impl Player {
         files::create_parent(&path)?;
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         let written = file.metadata()?.len();
-        match piece.bytes(written, raw.byte_to) {
-            Some(more) => file.write_all(&more),
-            None => Ok(()),
-        }
+        let Some(more) = raw.byte_to.checked_sub(written).filter(|_| raw.byte_to <= piece.size()) else {
+            return Ok(());
+        };
+        for_each_chunk(piece.part(written, more).reader(), |error| error, |chunk| file.write_all(chunk))
     }
 }

@@ -1,9 +1,10 @@
 //! A recorded run: an export that is unchanged.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::cli::failure::Failure;
+use crate::domain::event::EVENT_MAX;
 use crate::export::{Contents, EVENTS, Export, Piece};
 use crate::fcmp::{Envelope, read_envelope};
 
@@ -42,10 +43,22 @@ impl Recording {
 
     /// The events, each with its stored bytes.
     pub(crate) fn events(&self) -> impl Iterator<Item = Result<(Envelope, Vec<u8>), Failure>> + Send + use<> {
-        let lines = BufReader::new(self.log.reader()).split(b'\n');
-        lines.map(|line| {
-            let line = line.map_err(Failure::broken("read the events"))?;
+        let mut log = BufReader::new(self.log.reader());
+        std::iter::from_fn(move || next_line(&mut log).transpose()).map(|line| {
+            let line = line?;
             Ok((read_envelope(&line).map_err(Failure::broken("read an event"))?, line))
         })
     }
+}
+
+/// The next line without its end. One that is longer than an event is not read to its end.
+fn next_line(log: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    let read = log.take(EVENT_MAX).read_until(b'\n', &mut line).map_err(Failure::broken("read the events"))?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if read as u64 == EVENT_MAX {
+        return Err(Failure::Broken(format!("read the events: a line has more than {EVENT_MAX} bytes")));
+    }
+    Ok((read > 0).then_some(line))
 }

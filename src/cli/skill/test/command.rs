@@ -14,7 +14,7 @@ use crate::cli::runtime::runtime;
 use crate::cli::skill::test::carry_out::carry_out;
 use crate::cli::skill::{findings, lifecycle};
 use crate::cli::stop_signals::Stop;
-use crate::cli::terminal::look::{Ink, Look, harmless, one_line};
+use crate::cli::terminal::look::{Ink, Look, harmless, harmless_name, one_line};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::registry::{self, Installed, NotUsable, builtin};
@@ -217,7 +217,7 @@ fn tell(tested: &Tested, look: Look, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let Tested { name, file, took_ms, .. } = tested;
-    let (name, file) = (harmless(name), harmless(file));
+    let (name, file) = (harmless_name(name), harmless_name(file));
     if tested.ok {
         return output::line(&format!("{} {name} ({took_ms} ms)", look.paint(Ink::Good, "ok  ")));
     }
