@@ -49,6 +49,7 @@ pub(super) fn zip(bytes: &[u8]) -> u64 {
         max_file_bytes: 1 << 19,
         max_ratio: 50,
         ratio_from_bytes: 1 << 16,
+        min_free_bytes: 0,
     };
     let unpacked = Archive::open(&zip, &limits).and_then(|archive| archive.unpack(&out));
     // Whatever came of it, nothing is outside.

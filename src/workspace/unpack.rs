@@ -15,7 +15,7 @@ use zip::unstable::read::ZipIterable;
 use super::entry_name;
 use super::upload_error::UploadError;
 use super::zip_end;
-use crate::files::{self, Error, for_each_chunk, open_followed};
+use crate::files::{self, Error, WithinRoom, for_each_chunk, open_followed};
 use crate::skill::case_fold::{first_clash, folded};
 
 const MIB: u64 = 1024 * 1024;
@@ -38,6 +38,8 @@ pub struct UploadLimits {
     pub max_ratio: u64,
     /// The ratio counts only once this much is unpacked: a short repetitive text packs well and does no harm.
     pub ratio_from_bytes: u64,
+    /// What has to stay free on the disk that is unpacked to.
+    pub min_free_bytes: u64,
 }
 
 impl Default for UploadLimits {
@@ -49,6 +51,7 @@ impl Default for UploadLimits {
             max_file_bytes: 512 * MIB,
             max_ratio: 200,
             ratio_from_bytes: 10 * MIB,
+            min_free_bytes: 0,
         }
     }
 }
@@ -132,7 +135,8 @@ impl Archive {
     ) -> Result<UnpackedFile, UploadError> {
         let declared = entry.size();
         let executable = entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
-        let mut output = files::create_new(target, executable)?;
+        let output = files::create_new(target, executable)?;
+        let mut output = WithinRoom::new(output, target, self.limits.min_free_bytes);
         let of_zip = UploadError::of_zip(&self.path);
         let content = entry.with_reader(&mut self.reader, ZipReadOptions::new()).map_err(&of_zip)?;
         let unreadable = |error| match of_zip(ZipError::Io(error)) {

@@ -14,7 +14,7 @@ use super::upload_error::UploadError;
 use super::upload_fields::{Assigned, UploadFields, assign};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::request::UploadedFile;
-use crate::files::{self, Error, sync_files};
+use crate::files::{self, Error, WithinRoom, sync_files};
 
 /// The uploads of a run, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub fn stage_uploads(
     let request = staging.parent().unwrap_or(Path::new("."));
     let created_request = !request.exists();
     files::create_folder(request)?;
-    let staged = stage(archive, &assigned, &parts, staging, request);
+    let staged = stage(archive, &assigned, &parts, (staging, request), limits.min_free_bytes);
     if staged.is_err() && created_request {
         // Best effort: an empty folder that stays does no harm.
         files::remove_empty(request);
@@ -137,8 +137,8 @@ fn stage(
     archive: Option<Archive>,
     assigned: &Assigned,
     parts: &[(String, &SentPart)],
-    staging: &Path,
-    request: &Path,
+    (staging, request): (&Path, &Path),
+    min_free_bytes: u64,
 ) -> Result<Manifest, UploadError> {
     let unpacking = tempfile::Builder::new()
         .prefix(".unpacking-")
@@ -155,7 +155,7 @@ fn stage(
         }));
     }
     for (name, part) in parts {
-        let (size, sha256) = copied(&part.path, &unpacking.path().join(name))?;
+        let (size, sha256) = copied(&part.path, &unpacking.path().join(name), min_free_bytes)?;
         let file_name = part.file_name.clone().filter(|given| given != name);
         files.push(UploadedFile { name: name.clone(), size, sha256, file_name });
     }
@@ -181,9 +181,9 @@ fn last_part(name: &str) -> &str {
 }
 
 /// Copies a file; its size and the sha256 of its bytes.
-fn copied(from: &Path, to: &Path) -> Result<(u64, String), UploadError> {
+fn copied(from: &Path, to: &Path, min_free_bytes: u64) -> Result<(u64, String), UploadError> {
     let file = files::open_followed(from).map_err(Error::on("open", from))?;
-    let mut output = files::create_new(to, false)?;
+    let mut output = WithinRoom::new(files::create_new(to, false)?, to, min_free_bytes);
     let (mut hasher, mut size) = (Sha256::new(), 0);
     files::for_each_chunk(file, Error::on("read", from), |chunk| {
         size += chunk.len() as u64;

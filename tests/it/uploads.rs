@@ -19,6 +19,7 @@ fn small_limits() -> UploadLimits {
         max_file_bytes: 3_000_000,
         max_ratio: 50,
         ratio_from_bytes: 100_000,
+        min_free_bytes: 0,
     }
 }
 
@@ -336,6 +337,21 @@ fn each_limit_is_named_when_it_is_passed() {
     let halves = deflated(&[("a", &vec![0; 2_500_000]), ("b", &vec![0; 2_500_000])]);
     assert_eq!(Desk::refusal(&halves), too_large("max_unpacked_bytes", 4_000_000));
     assert_eq!(Desk::refusal(&deflated(&[("a", &vec![0; 2_000_000])])), too_large("max_ratio", 50));
+}
+
+/// A small zip can unpack to very much.
+#[test]
+fn what_has_to_stay_free_on_the_disk_stays_free_while_files_are_unpacked_and_copied() {
+    let desk = Desk::new();
+    let limits = UploadLimits { min_free_bytes: 1 << 60, ..small_limits() };
+    let fields = fields_of(&["a"], None);
+    let zip = deflated(&[("a", b"x")]);
+    for refused in
+        [desk.send(Some(&zip), &[], &fields, &limits), desk.send(None, &[("a", "a", b"x")], &fields, &limits)]
+    {
+        assert_eq!(refused.unwrap_err().code().as_str(), "INSUFFICIENT_STORAGE");
+    }
+    assert!(!desk.staging().exists());
 }
 
 /// Each entry could name 31 folders that nothing counted, and each was made.

@@ -111,7 +111,9 @@ impl Orchestrator {
         let log = &self.shared.log;
         let files = log.uploaded(run).await?.map(|uploaded| uploaded.files).unwrap_or_default();
         let uploads = log.folder(run).await?.folder(RunFolder::Uploads);
-        self.shared.has_room_for(files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size)))?;
+        // They are copied, and staged from the copies.
+        self.shared
+            .has_room_for(files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size)).saturating_mul(2))?;
         let beside = self.shared.layout.tmp();
         let copy = move || {
             files::create_folder(&beside).map_err(std::io::Error::from)?;

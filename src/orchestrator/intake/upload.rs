@@ -238,6 +238,7 @@ impl Orchestrator {
             max_upload_bytes: settings.limits.max_upload_bytes,
             max_unpacked_bytes: settings.limits.max_unpacked_bytes,
             max_entries: settings.limits.max_entries,
+            min_free_bytes: settings.limits.min_free_bytes,
             ..UploadLimits::default()
         }
     }

@@ -39,6 +39,8 @@ const LIMITS: UploadLimits = UploadLimits {
     max_file_bytes: 1 << 30,
     max_ratio: u64::MAX,
     ratio_from_bytes: u64::MAX,
+    // No run begins where less is free than has to be.
+    min_free_bytes: 0,
 };
 
 impl Shared {
