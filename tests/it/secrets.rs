@@ -2,4 +2,5 @@
 
 pub mod data_folder;
 mod engine_config;
+mod links;
 mod shown;
