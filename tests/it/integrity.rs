@@ -1,5 +1,6 @@
 //! A stored file that is not what it was is never served as if it were whole, and what is damaged is told.
 
+mod repeated_page;
 mod slow_readers;
 
 use std::fs;

@@ -144,8 +144,14 @@ fn walk(
     let (began, already) = (Instant::now(), progress.bytes);
     let mut told = Instant::now();
     loop {
-        let page = runs.finished_before(progress.last)?;
+        let before = progress.last;
+        let page = runs.finished_before(before)?;
         let Some(last) = page.last else { return Ok(()) };
+        if let Some(before) = before.filter(|before| last >= *before) {
+            return Err(Failure::Broken(format!(
+                "the list of runs does not go on: {last} is not older than {before}\n  restart the service, or stop it, and run this again"
+            )));
+        }
         for run in page.finished {
             check(settings, runs, run, progress)?;
             progress.last = Some(run);
