@@ -1,7 +1,6 @@
 //! The environments of a data folder: found, counted, removed.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -187,14 +186,17 @@ impl Environments {
     }
 
     fn ids(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        // A link in the place of the folder is not followed: what has no record is removed.
+        let names = files::names_in(&self.folder).unwrap_or_default().into_iter();
+        let names = names.filter_map(|name| name.into_string().ok());
         names.filter(|name| !name.starts_with('.')).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn made(environments: &Environments, id: &str) -> PathBuf {

@@ -6,6 +6,8 @@ use crate::domain::outcome::ProofSignature;
 
 /// What is signed begins with this, so that no signature can stand for anything else.
 const PURPOSE: &[u8] = b"skill-runner finished run 1\n";
+/// The same for what the runner notes for itself.
+const NOTE: &[u8] = b"skill-runner note 1\n";
 /// The signature's place in an event: the last member of the proof. No text of an event can hold this, since quotes in a text are escaped.
 const MEMBER: &str = ",\"signature\":{";
 
@@ -38,6 +40,19 @@ impl Signer {
     pub(super) fn sign(&self, event: &[u8]) -> ProofSignature {
         let signature = self.key.sign(&message(event));
         ProofSignature { public_key: self.public.to_string(), ed25519: hex::encode(signature.to_bytes()) }
+    }
+
+    /// Signs what the runner notes for itself; the signature in hexadecimal digits.
+    pub(crate) fn sign_note(&self, note: &[u8]) -> String {
+        hex::encode(self.key.sign(&[NOTE, note].concat()).to_bytes())
+    }
+
+    /// Whether this key made the signature of a note.
+    pub(crate) fn has_signed_note(&self, note: &[u8], signature: &str) -> bool {
+        let mut bytes = [0; 64];
+        let read = hex::decode_to_slice(signature, &mut bytes).is_ok();
+        let verifying = self.key.verifying_key();
+        read && verifying.verify_strict(&[NOTE, note].concat(), &Signature::from_bytes(&bytes)).is_ok()
     }
 }
 
@@ -119,6 +134,16 @@ mod tests {
         assert!(verify(&event, &other).is_err());
         assert_eq!(PublicKey::parse(&signer.public_key().to_string()), Some(signer.public_key()));
         assert!(PublicKey::parse("ab").is_none() && !format!("{signer:?}").contains(&hex::encode([7; 32])));
+    }
+
+    #[test]
+    fn a_note_is_known_by_the_key_that_signed_it() {
+        let (signer, other) = (Signer::from_seed(&[7; 32]), Signer::from_seed(&[8; 32]));
+        let signature = signer.sign_note(b"note");
+        assert!(signer.has_signed_note(b"note", &signature));
+        assert!(!signer.has_signed_note(b"Note", &signature) && !other.has_signed_note(b"note", &signature));
+        assert!(!signer.has_signed_note(b"note", &signer.sign(b"note").ed25519), "it stands for a run");
+        assert!(!signer.has_signed_note(b"note", "") && !signer.has_signed_note(b"note", "no digits"));
     }
 
     #[test]

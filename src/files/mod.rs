@@ -13,6 +13,7 @@ mod group_sync;
 mod links;
 mod marks;
 mod mode;
+mod names;
 mod open;
 mod own_process;
 mod preview;
@@ -44,6 +45,7 @@ pub(crate) use folder::{
 pub(crate) use links::{link, link_to};
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use mode::set_mode;
+pub(crate) use names::{LINKED, names_in};
 pub(crate) use open::{
     LookupError, create_new, list_beneath, open_beneath, open_followed, open_regular, open_regular_to_write,
 };

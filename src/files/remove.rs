@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use super::names::names_in;
 use super::rename::rename;
 use super::step::step;
 
@@ -68,24 +69,33 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
 }
 
 /// Renames every entry of a folder that is not to stay, so that its path is free at once; returns what is then to be removed.
-/// Entries with a dot in front are left alone.
+/// Entries with a dot in front are left alone. A link in the place of the folder is not followed.
 pub(crate) fn set_aside(folder: &Path, stays: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut aside = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(name) = entry.file_name().into_string() else { continue };
+    for name in names_in(folder).unwrap_or_default() {
+        let Ok(name) = name.into_string() else { continue };
         let moved = folder.join(format!(".unneeded-{name}"));
-        if !name.starts_with('.') && !stays(&name) && rename(&entry.path(), &moved).is_ok() {
+        if !name.starts_with('.') && !stays(&name) && rename(&folder.join(&name), &moved).is_ok() {
             aside.push(moved);
         }
     }
     aside
 }
 
-/// Removes every entry of a folder with a dot in front: what was half made, or set aside. What stays is no error.
+/// How the names begin that the runner gives to what is half made, moved away or kept for later.
+const HALF_MADE: [&str; 8] =
+    [".aside-", ".fetching-", ".making-", ".new-", ".removing-", ".spare-", ".unneeded-", ".unpacking-"];
+
+/// Whether the runner gives such a name to what nobody needs after a restart; files that are being written end with `.tmp`.
+fn is_half_made(name: &str) -> bool {
+    HALF_MADE.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with('.') && name.ends_with(".tmp")
+}
+
+/// Removes from a folder what was half made, or set aside. A link in its place is not followed. What stays is no error.
 pub(crate) fn remove_hidden(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with('.') {
-            let _ = remove_tree(&entry.path());
+    for name in names_in(folder).unwrap_or_default() {
+        if name.to_str().is_some_and(is_half_made) {
+            let _ = remove_tree(&folder.join(name));
         }
     }
 }
@@ -119,11 +129,19 @@ struct Trash {
 }
 
 impl Trash {
+    /// Only folders have been moved here. What else is here, or is in this place, was not put there by a removal.
     fn find_unfinished(&mut self) -> Result<(), Error> {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
-        for entry in entries {
-            let path = entry.map_err(Error::on("list", &self.folder))?.path();
-            let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let Ok(found) = fs::symlink_metadata(&self.folder) else { return Ok(()) };
+        if !found.is_dir() {
+            return remove_file(&self.folder);
+        }
+        for name in names_in(&self.folder).map_err(Error::on("list", &self.folder))? {
+            let path = self.folder.join(&name);
+            if !fs::symlink_metadata(&path).map_err(Error::on("look at", &path))?.is_dir() {
+                remove_file(&path)?;
+                continue;
+            }
+            let number = name.to_str().and_then(|name| name.parse().ok());
             self.moved = self.moved.max(number.unwrap_or(0));
             self.to_empty.push(path);
         }
@@ -183,7 +201,7 @@ mod tests {
     use super::*;
 
     fn names_in(folder: &Path) -> Vec<OsString> {
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        super::names_in(folder).unwrap()
     }
 
     #[test]
@@ -198,6 +216,53 @@ mod tests {
         assert_eq!(remove_tree(&tree).unwrap(), 0);
         assert_eq!(names_in(folder.path()), ["kept"]);
         assert_eq!(names_in(&kept), ["shared"]);
+    }
+
+    #[test]
+    fn what_is_half_made_goes_and_neither_other_names_nor_links_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+        fs::create_dir(&own).unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        for name in HALF_MADE.map(|prefix| format!("{prefix}x")).iter().map(String::as_str).chain([".a1b2c3.tmp"]) {
+            fs::create_dir(own.join(name)).unwrap();
+        }
+        for kept in ["plain", ".ssh", ".bashrc", "new.tmp"] {
+            fs::create_dir(own.join(kept)).unwrap();
+        }
+        let sorted = || {
+            let mut names = names_in(&own);
+            names.sort();
+            names
+        };
+        let all = sorted();
+        remove_hidden(&link);
+        assert_eq!(set_aside(&link, |_| false), Vec::<PathBuf>::new());
+        assert_eq!(sorted(), all);
+        remove_hidden(&own);
+        assert_eq!(sorted(), [".bashrc", ".ssh", "new.tmp", "plain"]);
+        assert_eq!(set_aside(&own, |name| name == "plain"), [own.join(".unneeded-new.tmp")]);
+        assert_eq!(sorted(), [".bashrc", ".ssh", ".unneeded-new.tmp", "plain"]);
+    }
+
+    #[test]
+    fn a_link_among_what_a_removal_left_or_in_its_place_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, tree, left) =
+            (folder.path().join("kept"), folder.path().join("tree"), folder.path().join(".removing-tree"));
+        fs::create_dir_all(kept.join("deep")).unwrap();
+        fs::write(kept.join("file"), "kept").unwrap();
+        for inside in [false, true] {
+            fs::create_dir_all(tree.join("some")).unwrap();
+            if inside {
+                fs::create_dir(&left).unwrap();
+            }
+            let link = if inside { left.join("1") } else { left.clone() };
+            std::os::unix::fs::symlink(&kept, link).unwrap();
+            assert_eq!(remove_tree(&tree).unwrap(), 0);
+            assert_eq!(names_in(folder.path()), ["kept"]);
+            assert_eq!(names_in(&kept).len(), 2);
+        }
     }
 
     #[test]

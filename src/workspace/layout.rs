@@ -135,6 +135,28 @@ impl Layout {
         self.data.join("installs")
     }
 
+    /// Its folders, but for those that a setting can put elsewhere.
+    pub(crate) fn folders(&self) -> [PathBuf; 16] {
+        [
+            self.store(),
+            self.new_store(),
+            self.old_store(),
+            self.runs(),
+            self.cached(),
+            self.skill_copies(),
+            self.environments(),
+            self.sealed(),
+            self.shared_results(),
+            self.tmp(),
+            self.homes(),
+            self.requests(),
+            self.builtin_skills(),
+            self.installs(),
+            self.data.join("engines"),
+            self.data.join("logs"),
+        ]
+    }
+
     /// The private key that signs the runs of this data folder.
     pub(crate) fn signing_key(&self) -> PathBuf {
         self.data.join("signing-key")

@@ -1,5 +1,6 @@
 //! A stored file that is not what it was is never served as if it were whole, and what is damaged is told.
 
+mod repeated_page;
 mod slow_readers;
 
 use std::fs;
@@ -314,11 +315,11 @@ fn a_finding_about_a_run_that_is_not_there_goes_with_the_next_check() {
 }
 
 #[test]
-fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_on_where_it_was() {
+fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_believes_nobody_that_it_did() {
     let place = Place::new();
     place.skill("other", super::cli::place::TINY);
     let runs = [place.finished_run(), place.finished_run()];
-    let third = place.run(&["run", "other", "--json"]).json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(place.run(&["run", "other"]).code, Some(0));
     let whole = place.run(&["verify", "--json"]);
     assert_eq!(
         (whole.code, &whole.json()["runs"], &whole.json()["damaged"]),
@@ -347,11 +348,18 @@ fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_
         assert_eq!((beside.code, found(&beside)), (Some(1), expected.to_vec()), "{beside:?}");
     }
 
-    // Interrupted after the newest run: the damaged one is still to come.
-    let progress = json!({"last": third, "runs": 1, "bytes": 0, "damaged": []});
-    fs::write(place.path().join("data/verify.json"), progress.to_string()).unwrap();
-    let resumed = place.run(&["verify", "--resume", "--json"]);
-    assert_eq!((resumed.code, &resumed.json()["runs"], found(&resumed)), (Some(1), &json!(3), expected.to_vec()));
+    // What anybody writes there says nothing: every run is checked.
+    for signature in [None, Some("0".repeat(128))] {
+        let mut made_up = json!({"last": runs[0], "runs": 1000, "bytes": 0, "damaged": []});
+        if let Some(signature) = signature {
+            made_up = json!({"progress": made_up, "signature": signature});
+        }
+        fs::write(place.path().join("data/verify.json"), made_up.to_string()).unwrap();
+        let resumed = place.run(&["verify", "--resume", "--json"]);
+        assert_eq!((resumed.code, &resumed.json()["runs"], found(&resumed)), (Some(1), &json!(3), expected.to_vec()));
+        assert_eq!(resumed.json()["runs_by_earlier_command"], 0);
+        assert!(resumed.stderr.contains("verify.json is not signed with the key"), "{resumed:?}");
+    }
     assert_eq!(place.run(&["verify", "--resume"]).code, Some(4), "there is nothing to be resumed");
     drop(damaged);
     assert_eq!(place.run(&["verify", "--rate", "100000000"]).code, Some(0));
@@ -377,11 +385,24 @@ fn verify_reads_no_faster_than_it_may_tells_how_far_it_is_and_goes_on_after_a_ki
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(line.contains(" runs checked, ") && line.ends_with(" 0 damaged files"), "{line}");
-    let progress: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
-    assert!((1..=3).contains(&progress["runs"].as_u64().unwrap()), "{progress}");
+    let signed = fs::read_to_string(&kept).unwrap();
+    let progress = serde_json::from_str::<Value>(&signed).unwrap()["progress"].clone();
+    let earlier = progress["runs"].as_u64().unwrap();
+    assert!((1..=3).contains(&earlier), "{progress}");
     let resumed = place.run(&["verify", "--resume", "--json"]);
     assert_eq!((resumed.code, &resumed.json()["runs"], &resumed.json()["bytes"]), (Some(0), &json!(3), &json!(bytes)));
+    assert_eq!(resumed.json()["runs_by_earlier_command"], earlier);
     assert!(!kept.exists());
+
+    // The same, told to people; and with another number under the signature.
+    fs::write(&kept, &signed).unwrap();
+    let told = place.run(&["verify", "--resume"]);
+    let expected = format!("3 runs checked, of them {earlier} by an earlier command: ok\n");
+    assert_eq!((told.code, told.stdout, told.stderr), (Some(0), expected, String::new()));
+    fs::write(&kept, signed.replace("\"runs\":", "\"runs\":100")).unwrap();
+    let told = place.run(&["verify", "--resume"]);
+    assert_eq!((told.code, told.stdout.as_str()), (Some(0), "3 runs checked: ok\n"), "{}", told.stderr);
+    assert!(told.stderr.contains("beginning anew"), "{}", told.stderr);
 }
 
 #[test]

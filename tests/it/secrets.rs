@@ -2,4 +2,6 @@
 
 pub mod data_folder;
 mod engine_config;
+mod foreign;
+mod links;
 mod shown;

@@ -60,6 +60,7 @@ pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
             return Err(not_ours(settings, folder, &name));
         }
     }
+    no_links(settings)?;
     let folders = [data_dir, agent_home].into_iter().map(|folder| {
         let reach = files::close_folder(folder).map_err(|error| unwritable(settings, folder, &error))?;
         Ok((folder.clone(), reach))
@@ -67,6 +68,18 @@ pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
     let folders = folders.collect::<Result<_, Failure>>()?;
     files::create_for_owner_alone();
     Ok(Closed { folders })
+}
+
+/// Refuses links in the place of folders of the data folder, and of the logs in it: a start removes what is left in those folders and
+/// appends to these files. The data folder itself may be one.
+fn no_links(settings: &Settings) -> Result<(), Failure> {
+    let (data_dir, log) = (&settings.paths.data_dir, &settings.log);
+    let logs = [Some(&log.file), log.access.as_ref()].into_iter().flatten().filter(|file| file.starts_with(data_dir));
+    let mut all = Layout::new(data_dir).folders().into_iter().chain(logs.cloned());
+    match all.find(|path| path.is_symlink()) {
+        Some(path) => Err(unusable(settings, data_dir, format!("{}: {}", path.display(), files::LINKED))),
+        None => Ok(()),
+    }
 }
 
 /// A folder that cannot be made or closed.

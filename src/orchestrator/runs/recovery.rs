@@ -425,8 +425,8 @@ fn remove_half_made(layout: &Layout) {
 
 /// The newest of the ids that folders and sealed logs are named by.
 fn newest<Id: std::str::FromStr + Ord>(folder: &std::path::Path) -> Vec<Id> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut ids: Vec<Id> = entries.flatten().filter_map(|entry| id_in(entry.file_name().to_str()?)).collect();
+    let names = files::names_in(folder).unwrap_or_default();
+    let mut ids: Vec<Id> = names.iter().filter_map(|name| id_in(name.to_str()?)).collect();
     ids.sort_unstable();
     let skip = ids.len().saturating_sub(FOLDERS_SWEPT);
     ids.split_off(skip)
