@@ -135,6 +135,7 @@ impl From<orchestrator::Error> for Failure {
             | E::SkillNotFound { .. }
             | E::IdempotencyConflict
             | E::QueueFull { .. }
+            | E::TooManyAwaitUpload { .. }
             | E::InstallsBusy { .. }
             | E::FilesBusy
             | E::NotRecovered { .. }

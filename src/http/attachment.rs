@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::whole_number;
+use crate::http::state::export_room::HeldExport;
 use crate::http::state::task::blocking;
 use crate::orchestrator::{Error, ProvenContent, ProvenRun};
 
@@ -36,19 +37,27 @@ pub(crate) struct FileAnswer {
     read: Option<Bytes>,
     /// Whom to tell, and of which file, if what is sent turns out not to hash to `sha256`.
     proven: Option<(ProvenRun, String)>,
+    /// Room on the disk, given back when all is sent.
+    held: Option<HeldExport>,
 }
 
 impl FileAnswer {
     pub(crate) fn new(file: File, filename: String, mime: String, sha256: Option<String>) -> Result<Self, Problem> {
         let size = file.metadata().map_err(Error::io(format!("look at {filename}")))?.len();
-        Ok(Self { file, size, filename, mime, sha256, read: None, proven: None })
+        Ok(Self { file, size, filename, mime, sha256, read: None, proven: None, held: None })
     }
 
     /// A file of a finished run, which was just held against the run's proof.
     pub(crate) fn proven(content: ProvenContent, proven: ProvenRun, path: String) -> Self {
         let ProvenContent { file, size, sha256, bytes } = content;
         let (filename, mime) = (String::new(), String::new());
-        Self { file, size, filename, mime, sha256, read: bytes, proven: Some((proven, path)) }
+        Self { file, size, filename, mime, sha256, read: bytes, proven: Some((proven, path)), held: None }
+    }
+
+    /// The same, which holds this until all is sent or given up.
+    #[must_use]
+    pub(crate) fn holding(self, held: HeldExport) -> Self {
+        Self { held: Some(held), ..self }
     }
 
     /// The same with this name and type.
@@ -60,7 +69,7 @@ impl FileAnswer {
 
 /// The file, or the part of it that the client asks for.
 pub(crate) fn answer(answer: FileAnswer, asked: &HeaderMap) -> Result<Response, Problem> {
-    let FileAnswer { file, size, filename, mime, sha256, read, proven } = answer;
+    let FileAnswer { file, size, filename, mime, sha256, read, proven, held } = answer;
     let etag = sha256.as_ref().map(|sha256| format!("\"{sha256}\""));
     let mut headers = HeaderMap::new();
     let mut set = |name, value: &str| headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
@@ -96,16 +105,22 @@ pub(crate) fn answer(answer: FileAnswer, asked: &HeaderMap) -> Result<Response, 
     }
     // A part of a file has no hash of its own; it was compared as a whole before.
     let check = sha256.zip(proven).filter(|_| part == (0..size));
-    Ok((status, headers, Body::from_stream(bytes(file, part, check))).into_response())
+    Ok((status, headers, Body::from_stream(bytes(file, part, check, held))).into_response())
 }
 
 /// What a file that is sent must hash to; else whom to tell, and of which file.
 type Check = (String, (ProvenRun, String));
 
 /// The bytes of a file. If they are not what they must be, the last of them are not sent: the client sees a cut answer.
-fn bytes(file: File, part: Range<u64>, check: Option<Check>) -> impl Stream<Item = Result<Bytes, Problem>> {
+fn bytes(
+    file: File,
+    part: Range<u64>,
+    check: Option<Check>,
+    held: Option<HeldExport>,
+) -> impl Stream<Item = Result<Bytes, Problem>> {
     let file = Arc::new(file);
     try_stream! {
+        let _held = held;
         let mut at = part.start;
         let mut hash = Sha256::new();
         while at < part.end {

@@ -55,6 +55,9 @@ pub enum Error {
     /// The queue is full.
     #[error("the queue is full ({limit} runs); try again later")]
     QueueFull { limit: usize },
+    /// Too many runs wait for their files.
+    #[error("{limit} runs wait for their upload (max_awaiting_upload); upload their files or cancel some")]
+    TooManyAwaitUpload { limit: usize },
     /// Too many packages are on their way.
     #[error("{limit} packages are being installed; try again when one is")]
     InstallsBusy {
@@ -174,7 +177,9 @@ impl Error {
             Self::SkillNotFound { .. } => ErrorCode::SkillNotFound,
             Self::PackageInvalid { .. } => ErrorCode::SkillPackageInvalid,
             Self::IdempotencyConflict => ErrorCode::IdempotencyConflict,
-            Self::QueueFull { .. } | Self::InstallsBusy { .. } => ErrorCode::QueueFull,
+            Self::QueueFull { .. } | Self::TooManyAwaitUpload { .. } | Self::InstallsBusy { .. } => {
+                ErrorCode::QueueFull
+            }
             Self::FilesBusy => ErrorCode::ResourceLimitExceeded,
             Self::RunBusy { .. } => ErrorCode::RunBusy,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
@@ -214,6 +219,7 @@ impl Error {
             | Self::PackageInvalid { .. }
             | Self::IdempotencyConflict
             | Self::QueueFull { .. }
+            | Self::TooManyAwaitUpload { .. }
             | Self::InstallsBusy { .. }
             | Self::FilesBusy
             | Self::RunBusy { .. }

@@ -81,6 +81,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("scrub_pause_seconds", "pause before each check of all stored files"),
     ("max_running_jobs", "runs at the same time"),
     ("max_queued_jobs", "runs that may wait"),
+    ("max_awaiting_upload", "runs that may wait for their upload"),
     ("max_running_per_engine", "runs of one engine at the same time; 0 for no limit of its own"),
     ("max_running_per_skill", "runs of one skill at the same time; 0 for no limit of its own"),
     ("fair_label", "label whose values share the queue fairly"),

@@ -56,6 +56,7 @@ const PLAIN: &[(&str, Option<&str>)] = &[
     ("scrub_pause_seconds", None),
     ("max_running_jobs", None),
     ("max_queued_jobs", None),
+    ("max_awaiting_upload", None),
     ("max_running_per_engine", None),
     ("max_running_per_skill", None),
     ("fair_label", None),

@@ -210,6 +210,7 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
     Runs {
         max_running_jobs: from.whole("max_running_jobs", SLOTS_PER_CORE * cores.max(1), 1..=4096),
         max_queued_jobs: from.whole("max_queued_jobs", 1000, 1..=1_000_000),
+        max_awaiting_upload: from.whole("max_awaiting_upload", 10_000, 1..=1_000_000),
         max_running_per_engine: from.whole("max_running_per_engine", 0, 0..=4096),
         max_running_per_skill: from.whole("max_running_per_skill", 0, 0..=4096),
         fair_label: from.text("fair_label"),

@@ -170,6 +170,8 @@ pub struct Runs {
     pub max_running_jobs: usize,
     /// Runs that may wait for one.
     pub(crate) max_queued_jobs: usize,
+    /// Runs that may wait for their upload.
+    pub(crate) max_awaiting_upload: usize,
     /// Engines of one kind at work at the same time; 0 is no limit of its own.
     pub(crate) max_running_per_engine: usize,
     /// The same for runs of one skill.

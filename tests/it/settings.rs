@@ -79,6 +79,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("scrub_pause_seconds", "3600"),
             ("max_running_jobs", "24"),
             ("max_queued_jobs", "1000"),
+            ("max_awaiting_upload", "10000"),
             ("max_running_per_engine", "0"),
             ("max_running_per_skill", "0"),
             ("fair_label", "none"),

@@ -238,3 +238,41 @@ fn ten_times_more_than_fits_is_refused_at_once_and_everything_accepted_is_done()
     }
     assert_eq!(server.post("/v1/jobs", &body(&json!({}))).status, 201, "nobody had to do anything for it");
 }
+
+#[test]
+fn runs_that_wait_for_their_files_have_a_bound_that_uploads_and_cancels_make_room_in_also_after_a_restart() {
+    let server = Server::with(&[("max_awaiting_upload", "3")]);
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string", "x-input-source": "file"}}});
+    server.skill("reader", HELLO, json!({"input": input}));
+    server.skill("hello", HELLO, json!({}));
+    let asks = json!({"skill_id": "reader", "await_upload": true});
+    let runs: Vec<String> = (0..3).map(|_| run_of(&server.post("/v1/jobs", &asks))).collect();
+    let full = |server: &Server| {
+        let before = server.left_behind();
+        for route in ["/v1/jobs", "/v1/temp-skill-runs"] {
+            let body = if route == "/v1/jobs" { asks.clone() } else { json!({}) };
+            let refused = server.post(route, &body);
+            assert_eq!((refused.refusal(), refused.header("retry-after")), ((429, "QUEUE_FULL".into()), "1"));
+            assert_eq!(refused.json()["error"]["details"], json!({"max_awaiting_upload": 3}));
+        }
+        assert_eq!(server.left_behind(), before, "nothing was created");
+    };
+    full(&server);
+    server.finish(&create(&server, &json!({})));
+    // One gets its file, one is canceled: two more may wait.
+    let answer =
+        server.call("POST", &format!("/v1/jobs/{}/upload", runs[0])).parts(&[("doc", b"text".as_slice())]).send();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    server.finish(&runs[0]);
+    assert_eq!(server.post(&format!("/v1/jobs/{}/cancel", runs[1]), &json!({})).status, 200);
+    for _ in 0..2 {
+        run_of(&server.post("/v1/jobs", &asks));
+    }
+    full(&server);
+    // What waits when the service ends waits afterwards, and is counted.
+    let server = server.restarted(&[("max_awaiting_upload", "3")]);
+    full(&server);
+    assert_eq!(server.post(&format!("/v1/jobs/{}/cancel", runs[2]), &json!({})).status, 200);
+    run_of(&server.post("/v1/jobs", &asks));
+    full(&server);
+}

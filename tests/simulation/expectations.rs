@@ -39,6 +39,7 @@ impl Client {
             | Error::SkillNotFound { .. }
             | Error::PackageInvalid { .. }
             | Error::InstallsBusy { .. }
+            | Error::TooManyAwaitUpload { .. }
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady

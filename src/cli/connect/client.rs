@@ -224,7 +224,7 @@ mod tests {
             }
         });
         let client = Client::new(&url, None).unwrap();
-        let failure = client.stream_within(Duration::from_millis(300), "/jobs", "*/*").map(drop).unwrap_err();
+        let failure = client.stream_within(Duration::from_millis(300), "/healthz", "*/*").map(drop).unwrap_err();
         let told = format!("the service at {url} cannot be reached: timeout: receive response");
         assert!(matches!(&failure, Failure::Unreachable(message) if *message == told), "{failure:?}");
         service.join().unwrap();

@@ -191,6 +191,7 @@ fn orchestrator(error: &Error) -> Answer {
         Error::Rejected { details, .. } => validation(code, details),
         Error::PackageInvalid { findings } => detailed(code, json!({"findings": findings})),
         Error::QueueFull { limit } => retry_later(ErrorCode::QueueFull, json!({"max_queued_jobs": limit})),
+        Error::TooManyAwaitUpload { limit } => retry_later(ErrorCode::QueueFull, json!({"max_awaiting_upload": limit})),
         Error::InstallsBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_installs": limit})),
         Error::FilesBusy | Error::NotRecovered { .. } | Error::RunBusy { .. } => retry_later(code, json!({})),
         Error::InsufficientStorage { file_system, free, floor } => {

@@ -31,7 +31,7 @@ pub(crate) async fn export(
     let floor = app.orchestrator().settings().limits.min_free_bytes;
     let export = log.export(run).await?;
     // The service writes it to its own disk before it sends it.
-    app.orchestrator().has_room_for(export.bytes())?;
+    let held = app.export_room().take(app.orchestrator(), export.bytes())?;
     let file = blocking(move || {
         // Without a name, so that it is gone as soon as it is sent, or if this process dies.
         let file = tempfile::tempfile_in(&data).map_err(Error::io("create a temporary file for the export"))?;
@@ -40,7 +40,8 @@ pub(crate) async fn export(
         let written = export.write(&mut out)?;
         out.flush().map_err(Error::io("write the export"))?;
         drop(out);
-        FileAnswer::new(file, format!("{run}.zip"), "application/zip".to_owned(), Some(written.seal))
+        let answer = FileAnswer::new(file, format!("{run}.zip"), "application/zip".to_owned(), Some(written.seal))?;
+        Ok::<_, Problem>(answer.holding(held))
     })
     .await?;
     answer(file, &headers)

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::http::state::access_changes::AccessChanges;
 use crate::http::state::access_list::AccessList;
 use crate::http::state::body_room::BodyRoom;
+use crate::http::state::export_room::ExportRoom;
 use crate::http::state::failed_logins::FailedLogins;
 use crate::http::state::frames::Frames;
 use crate::http::state::room::AnswerRoom;
@@ -32,6 +33,7 @@ struct Shared {
     frames: Frames,
     room: AnswerRoom,
     body_room: BodyRoom,
+    export_room: ExportRoom,
     turns: Turns,
     access: AccessList,
     access_changes: AccessChanges,
@@ -55,6 +57,7 @@ impl App {
             frames,
             room,
             body_room,
+            export_room: ExportRoom::default(),
             turns,
             access,
             access_changes: AccessChanges::default(),
@@ -66,6 +69,10 @@ impl App {
 
     pub(crate) fn orchestrator(&self) -> &Orchestrator {
         &self.0.orchestrator
+    }
+
+    pub(crate) fn export_room(&self) -> &ExportRoom {
+        &self.0.export_room
     }
 
     pub(crate) fn changes(&self) -> Changes {

@@ -5,6 +5,7 @@ pub(crate) mod access_list;
 pub(crate) mod app;
 pub(crate) mod body_room;
 pub(crate) mod credential;
+pub(crate) mod export_room;
 pub(crate) mod failed_logins;
 pub(crate) mod frames;
 pub(crate) mod in_force;

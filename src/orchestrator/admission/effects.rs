@@ -23,6 +23,7 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
             Effect::Enqueue => shared.queue.requeue(shared.ticket(state)),
             Effect::Seal => {
                 tell_end(shared, state);
+                shared.awaiting_files.release(state.run_id);
                 shared.sealer.seal_soon(state.run_id);
                 leader_ended(shared, state);
                 spent_config::remove_soon(shared, state);

@@ -169,6 +169,10 @@ impl Orchestrator {
         let (request_id, awaiting_upload) = (started.request_id, started.awaiting_upload);
         let keeps_request = begins.keeps_request();
         let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
+        let awaits = match awaiting_upload {
+            true => Some(shared.place_awaiting(&started.labels, started.requested_by.as_deref())?),
+            false => None,
+        };
         let mut place = match awaiting_upload || admission.expects_hit() {
             true => None,
             false => Some(shared.place(&started.labels, started.requested_by.as_deref())?),
@@ -225,6 +229,9 @@ impl Orchestrator {
         tell_creation(journal.state(), cache_hit);
         if journal.state().temporary {
             shared.temp_runs().insert(run);
+        }
+        if let Some(awaits) = awaits {
+            shared.awaiting_files.keep(run, awaits);
         }
         match place {
             Some(place) => admission.enter(shared, journal.state(), place),

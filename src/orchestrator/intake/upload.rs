@@ -130,6 +130,7 @@ impl Orchestrator {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             return Err(error);
         }
+        shared.awaiting_files.release(run);
         let (layout, request) = (shared.layout.clone(), state.request_id);
         let move_files = move || {
             let _ = files::remove_file(&layout.kept_request(request));

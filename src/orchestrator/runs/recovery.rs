@@ -300,6 +300,9 @@ async fn follow_up(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
     if state.temporary {
         shared.temp_runs().insert(state.run_id);
     }
+    if state.awaiting_upload && !state.status().is_final() {
+        shared.still_awaits(state);
+    }
     perform_again(shared, state).await
 }
 

@@ -35,6 +35,9 @@ pub(crate) async fn sweep_often(shared: Weak<Shared>) {
         match shared.upgrade() {
             Some(shared) => {
                 sweep(&shared, UPLOAD_WAITS).await;
+                if shared.member.is_some() {
+                    unbroken("look at runs that wait for files", release_moved(&shared)).await;
+                }
                 unbroken("sweep the homes of engines", sweep_homes(&shared)).await;
             }
             None => return,
@@ -49,6 +52,20 @@ async fn sweep(shared: &Arc<Shared>, upload_waits: Duration) {
         let swept = unbroken("sweep a temporary run", sweep_run(shared, run, upload_waits)).await;
         if let Some(Err(error)) = swept {
             warn!(run.id = %run, error = %chain(&error), "a temporary run could not be swept");
+        }
+    }
+}
+
+/// Another service may have taken the files of a run, ended it or deleted it: then it waits no more.
+async fn release_moved(shared: &Shared) {
+    for run in shared.awaiting_files.runs() {
+        let waits = match shared.log.head(run).await {
+            Ok(head) => head.state.awaiting_upload && !head.state.status().is_final(),
+            Err(Error::RunNotFound { .. }) => false,
+            Err(_) => true,
+        };
+        if !waits {
+            shared.awaiting_files.release(run);
         }
     }
 }

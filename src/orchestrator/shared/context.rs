@@ -26,6 +26,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, Pen};
 use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::shared::awaiting_files::AwaitingFiles;
 use crate::orchestrator::shared::backups::Backups;
 use crate::orchestrator::shared::data_use::DataUse;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -114,6 +115,7 @@ pub(crate) struct Shared {
     /// Held by whoever judges a large output.
     large_outputs: Mutex<()>,
     temp_runs: Mutex<BTreeSet<RunId>>,
+    pub awaiting_files: AwaitingFiles,
     /// Runs that had not ended when the service started.
     pub recovered: AtomicUsize,
     pub unrecovered: Unrecovered,
@@ -152,6 +154,7 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let runs = &parts.settings.runs;
+        let awaiting_files = AwaitingFiles::new(runs.max_awaiting_upload);
         let member = parts.member.map(|Member { cluster, info, blobs: _ }| Arc::new(Membership::new(cluster, info)));
         Self {
             log: parts.log,
@@ -197,6 +200,7 @@ impl Shared {
             checks: Semaphore::new(CHECKS_MAX),
             large_outputs: Mutex::default(),
             temp_runs: Mutex::default(),
+            awaiting_files,
             recovered: AtomicUsize::default(),
             unrecovered: Unrecovered::default(),
             lost_runs: LostRuns::default(),
@@ -301,6 +305,19 @@ impl Shared {
         let none = BTreeMap::new();
         let full = self.queue.refuses(&self.share_of(labels.unwrap_or(&none), by));
         if full { Err(self.queue_full()) } else { Ok(()) }
+    }
+
+    /// A place among the runs that wait for their files.
+    pub(crate) fn place_awaiting(&self, labels: &BTreeMap<String, String>, by: Option<&str>) -> Result<Place, Error> {
+        let limit = self.settings.runs.max_awaiting_upload;
+        self.awaiting_files.reserve(&self.share_of(labels, by)).ok_or(Error::TooManyAwaitUpload { limit })
+    }
+
+    /// A run of an earlier process still waits for its files. Where there are more than there may be, the last ones have no place.
+    pub(crate) fn still_awaits(&self, state: &RunState) {
+        if let Ok(place) = self.place_awaiting(&state.labels, state.requested_by.as_deref()) {
+            self.awaiting_files.keep(state.run_id, place);
+        }
     }
 
     fn queue_full(&self) -> Error {

@@ -1,6 +1,7 @@
 //! What all parts of the orchestrator share: the queue, locks, mailboxes of running runs, timers, tasks.
 
 pub(crate) mod again;
+pub(crate) mod awaiting_files;
 pub(crate) mod backups;
 pub(crate) mod context;
 pub(crate) mod data_use;

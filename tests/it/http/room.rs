@@ -1,5 +1,7 @@
 //! The free space of the disk: looked at while an upload comes in, and part of being ready.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,6 +81,47 @@ fn an_export_takes_no_more_of_the_disk_than_there_is_above_the_floor() {
     let refused = server.get(&format!("/v1/jobs/{run}/export"));
     assert_eq!(refused.refusal(), (507, "INSUFFICIENT_STORAGE".into()));
     assert_eq!(server.get("/readyz").status, 200, "nothing was written");
+    drop(server);
+}
+
+#[test]
+fn exports_that_nobody_reads_leave_half_of_the_free_disk_to_others_and_give_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let Some(_disk) = SmallDisk::mounted(&data, "400m") else { return };
+    let server = Server::with(&[("data_dir", data.to_str().unwrap()), ("min_free_bytes", "100 MiB")]);
+    let large =
+        "cat >/dev/null; head -c 30000000 /dev/urandom > artifacts/large.bin; echo '{\"success\":true,\"data\":{}}'";
+    server.skill("large", large, json!({"artifacts": [{"role": "a", "pattern": "*.bin", "required": true}]}));
+    let (_, run) = server.create("large");
+    let ended = server.events(&run, 0).until_end();
+    assert_eq!(ended.last().unwrap()["type"], "conversation.completed", "{ended:?}");
+    let path = format!("/v1/jobs/{run}/export");
+    // Whoever asks reads no more than the status of the answer.
+    let ask = || {
+        let mut connection = TcpStream::connect(server.address).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        connection.read_exact(&mut status).unwrap();
+        (connection, String::from_utf8_lossy(&status).into_owned())
+    };
+    let mut unread = Vec::new();
+    let refused = loop {
+        let (connection, status) = ask();
+        if status != "HTTP/1.1 200" {
+            break status;
+        }
+        unread.push(connection);
+        assert!(unread.len() < 8, "exports take more than half of what is free");
+    };
+    assert_eq!(refused, "HTTP/1.1 503");
+    assert!(unread.len() >= 2, "{}", unread.len());
+    assert_eq!(server.get("/readyz").status, 200, "there is room for runs");
+    drop(unread);
+    let limit = std::time::Instant::now() + LONG;
+    while ask().1 != "HTTP/1.1 200" {
+        assert!(std::time::Instant::now() < limit, "there is never room again");
+    }
     drop(server);
 }
 

@@ -49,6 +49,9 @@ fn verify_ends_with_an_error_where_a_service_repeats_a_page() {
     let (address, asked) = answering(page, 10);
     let announced = json!({"url": format!("http://{address}"), "pid": std::process::id()});
     fs::write(place.path().join("data/service.json"), announced.to_string()).unwrap();
+    // The folder is in use, as by the service whose address that is.
+    let lock = fs::File::open(place.path().join("data/LOCK")).unwrap();
+    lock.lock().unwrap();
     let ran = place.run(&["verify"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let told = format!("the list of runs does not go on: {run} is not older than {run}");
