@@ -7,6 +7,10 @@ const HTML = '<img src=x onerror="window.hit=1"><script>window.hit=2</script><if
 const MARKDOWN = `# Title ${HTML}\n\n[link](javascript:window.hit=5) [data](data:text/html,<script>window.hit=6</script>) ![image](https://evil.example/x.png)\n\n<a href="javascript:window.hit=7" onclick="window.hit=8">a</a> <style>*{display:none}</style> <base href="//evil.example">\n\n\`\`\`html\n${HTML}\n\`\`\``;
 const ESC = '\\033';
 
+// Each is coloured, as a source, in half a minute or longer.
+const LINKS = '[a]('.repeat(5000);
+const SETTINGS = 'a'.repeat(90_000);
+
 let service;
 let started;
 before(async () => {
@@ -114,7 +118,43 @@ test('messages that take minutes or endless stack to read as Markdown are shown 
   const opened = await page(started);
   await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
   await opened.locator('.said.message strong', { hasText: 'bold' }).waitFor();
-  assert.ok(await opened.locator('.said.message pre').count() >= 3);
+  assert.ok(await opened.locator('.said.message pre').count() >= 2);
   await opened.locator('.reply', { hasText: 'Who?' }).waitFor();
+  // What was read late has not moved the end out of sight.
+  await opened.waitForFunction(() => { const talk = document.querySelector('.talk'); return talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 40; });
+  await clean(opened);
+});
+
+test('sources and Markdown that take minutes to read are shown as text, and the page goes on meanwhile', async () => {
+  service.skill('slow', `cat > /dev/null
+mkdir -p artifacts
+head -c ${SETTINGS.length} /dev/zero | tr '\\0' a > artifacts/slow.ini
+cp "$(find . -name SKILL.md | head -n 1)" artifacts/slow.md
+printf '%s' '{"success":true,"action":"run","data":{},"message":"x"}'
+`, { readme: LINKS, runner: { artifacts: [{ pattern: '*.md', role: 'x', mime: 'text/markdown' }, { pattern: '*.ini', role: 'x', mime: 'text/plain' }] } });
+  const job = await service.run('slow');
+  assert.equal(job.status, 'succeeded', JSON.stringify(job.error));
+  const opened = await page(started);
+  const soon = { timeout: 10_000 };
+  await opened.goto(`${service.url}/ui/skills/slow`);
+  await opened.locator('.md', { hasText: LINKS.slice(0, 400) }).waitFor(soon);
+  const source = opened.locator('.filelist pre');
+  await opened.getByRole('button', { name: 'SKILL.md', exact: true }).click();
+  await source.filter({ hasText: '[a]([a](' }).waitFor(soon);
+  // A click is answered while the text is read, and the text after it has its colours.
+  await opened.getByRole('button', { name: 'scripts/run.sh', exact: true }).click(soon);
+  await source.filter({ hasText: 'cat > /dev/null' }).waitFor(soon);
+  await source.locator('[class^="h-"]').first().waitFor();
+  await clean(opened);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  for (const [name, shown, text] of [['slow.md', '.preview .md', LINKS.slice(0, 400)], ['slow.ini', 'pre', SETTINGS]]) {
+    const button = opened.locator('.artifact', { hasText: name }).getByRole('button', { name: 'Preview' });
+    await button.click(soon);
+    await opened.locator(`.artifact ${shown}`, { hasText: text }).waitFor(soon);
+    // It draws, too.
+    await opened.evaluate(() => new Promise(requestAnimationFrame));
+    await button.click(soon);
+    await opened.locator(`.artifact ${shown}`).waitFor({ state: 'detached', ...soon });
+  }
   await clean(opened);
 });

@@ -1,17 +1,16 @@
 // Text in a language, with its words coloured: as text first, then with colours, which change nothing of its place.
 import { html, useEffect, useState } from '../lib/view.js';
-import { pieces } from '../lib/highlight.js';
+import { read } from '../lib/reading.js';
+
+/** Longer texts are shown as they are. */
+const MOST = 100_000;
 
 /** @param {{text: string, language?: string}} props */
 export function Source({ text, language }) {
-  const [found, setFound] = useState(/** @type {{of: string, pieces: {text: string, look: string}[]} | null} */ (null));
-  useEffect(() => {
-    let left = false;
-    // Without colours the text is the same.
-    pieces(text, language).then((made) => { if (!left && made) setFound({ of: text, pieces: made }); }, () => {});
-    return () => { left = true; };
-  }, [text, language]);
-  if (found?.of !== text) return html`${text}`;
+  const [found, setFound] = useState(/** @type {{of: string, pieces: {text: string, look: string}[] | null} | null} */ (null));
+  useEffect(() => (language && text.length <= MOST ? read(text, language, (pieces) => setFound({ of: text, pieces })) : undefined), [text, language]);
+  // Without colours the text is the same.
+  if (found?.of !== text || !found.pieces) return html`${text}`;
   return html`${found.pieces.map((piece) => (piece.look ? html`<span class=${`h-${piece.look}`}>${piece.text}</span>` : piece.text))}`;
 }
 

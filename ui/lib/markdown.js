@@ -1,6 +1,6 @@
 // Markdown of skills and engines as elements that hold no script, form, frame or foreign resource.
 import { html, useRef, useLayoutEffect } from './view.js';
-import { Marked } from '../vendor/marked.js';
+import { policy, read } from './reading.js';
 import DOMPurify from '../vendor/purify.js';
 
 const ALLOWED = {
@@ -8,49 +8,12 @@ const ALLOWED = {
   ALLOWED_ATTR: ['href', 'title', 'align', 'start'],
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
   RETURN_DOM_FRAGMENT: true,
+  TRUSTED_TYPES_POLICY: policy,
 };
 const MAX = 200_000;
 
-/** @param {string} text */
-function escaped(text) {
-  return text.replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
-}
-
-// HTML in a text is shown as it is written, and an image by its name: nothing is fetched for a text.
-const markdown = new Marked({ gfm: true, async: false, renderer: {
-  html: (/** @type {{text: string}} */ { text }) => escaped(text),
-  image: (/** @type {{text: string, href: string}} */ { text, href }) => escaped(`[${text || href}]`),
-} });
-
-/** What a text costs to read grows by the square of its marks between two empty lines; so many take a tenth of a second. */
-const MARKS_MAX = 2000;
-/** A list as deep as this is none. */
-const DEEP = /^[ \t]{200,}[-+*]/m;
-
-/** The text as HTML; none if it takes too long, or too much stack, to read. @param {string} text @returns {string | null} */
-function rendered(text) {
-  let cost = 0;
-  for (const block of text.split(/\n[ \t]*\n/)) cost += (block.match(/[*_~`[\]<>\\]/g)?.length ?? 0) ** 2;
-  if (cost > MARKS_MAX ** 2 || DEEP.test(text)) return null;
-  try {
-    return /** @type {string} */ (markdown.parse(text));
-  } catch {
-    return null;
-  }
-}
-
-/** @param {string} text @returns {DocumentFragment} */
-export function sanitized(text) {
-  const shown = text.slice(0, MAX);
-  const made = rendered(shown);
-  if (made === null) {
-    const plain = document.createElement('pre');
-    plain.tabIndex = 0;
-    plain.textContent = shown;
-    const whole = document.createDocumentFragment();
-    whole.append(plain);
-    return whole;
-  }
+/** HTML as elements. @param {string} made */
+function sanitized(made) {
   const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(made, ALLOWED)));
   for (const link of fragment.querySelectorAll('a')) {
     link.rel = 'noopener noreferrer nofollow';
@@ -66,9 +29,26 @@ export function sanitized(text) {
   return fragment;
 }
 
-/** @param {{text: string}} props */
+/** The text as it is until it is read, and for good if it cannot be read soon. @param {{text: string}} props */
 export function Markdown({ text }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  useLayoutEffect(() => { place.current?.replaceChildren(sanitized(text)); }, [text]);
+  const done = useRef(/** @type {string | null} */ (null));
+  useLayoutEffect(() => {
+    const shown = text.slice(0, MAX);
+    const show = (/** @type {Node | string} */ content) => {
+      place.current?.replaceChildren(content);
+      place.current?.dispatchEvent(new Event('shown', { bubbles: true }));
+    };
+    // A message that grows stays as it was until it is read again.
+    if (done.current === null || !text.startsWith(done.current)) show(shown);
+    return read(shown, undefined, (made) => {
+      done.current = made && text;
+      if (made !== null) return show(sanitized(made));
+      const plain = document.createElement('pre');
+      plain.tabIndex = 0;
+      plain.textContent = shown;
+      return show(plain);
+    });
+  }, [text]);
   return html`<div class="md" ref=${place}></div>`;
 }

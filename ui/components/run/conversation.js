@@ -32,9 +32,10 @@ export function Conversation({ log, choose, writing = false }) {
     setItems([]);
     return log.listen(listener);
   }, [log]);
-  useEffect(() => {
+  const toEnd = () => {
     if (atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
-  }, [items, partial]);
+  };
+  useEffect(toEnd, [items, partial]);
   const earlier = async () => {
     atEnd.current = false;
     if (items.length > drawn) {
@@ -54,7 +55,7 @@ export function Conversation({ log, choose, writing = false }) {
   const seen = items.slice(-drawn);
   return html`<section class="pane" aria-label=${t('talk.title')}>
     <header><h2>${t('talk.title')}</h2></header>
-    <div class="inner talk" ref=${place} onScroll=${scrolled} tabindex="0" role="log" aria-live="polite" aria-label=${t('talk.title')}>
+    <div class="inner talk" ref=${place} onScroll=${scrolled} onshown=${toEnd} tabindex="0" role="log" aria-live="polite" aria-label=${t('talk.title')}>
       ${(from > 1 || items.length > drawn) && html`<div class="pad"><button type="button" class="button s" onClick=${earlier}>${t('talk.earlier')}</button></div>`}
       ${seen.map((item, at) => html`<${Said} key=${item.key} item=${item} before=${seen[at - 1]} choose=${choose} />`)}
       ${partial && html`<article class="said message writing" aria-live="off"><div class="grow"><${Markdown} text=${words(partial)} /><p class="small quiet">${t('talk.writing')}</p></div></article>`}

@@ -4,7 +4,7 @@ import { t } from '../../lib/i18n.js';
 import { api, runPath, useApi } from '../../lib/api.js';
 import { bytes, number, shortId } from '../../lib/format.js';
 import { Markdown } from '../../lib/markdown.js';
-import { languageOf } from '../../lib/highlight.js';
+import { languageOf } from '../../lib/reading.js';
 import { Card, Copy, Empty, FromIcon, Loading, Problem } from '../basic.js';
 import { Source } from '../source.js';
 
