@@ -152,6 +152,17 @@ mod tests {
         assert_eq!(EventBatch { first: Seq(0), ..good }.flaw(), Some("seq 0 is before the first event".to_owned()));
     }
 
+    #[test]
+    fn a_page_goes_on_behind_a_batch_that_fits_and_ends_with_one_of_which_only_a_part_does() {
+        let of = |first: u64, count: usize| batch(first, &vec!["123456789".to_owned(); count]);
+        let mut page = Page::new(45);
+        assert!(page.add(of(1, 2)), "there is room for more");
+        assert!(!page.add(of(3, 4)), "what follows would leave out what did not fit");
+        assert_eq!(page.batches, [of(1, 2), of(3, 2)]);
+        let mut page = Page::new(20);
+        assert!(!page.add(of(1, 2)), "it is full");
+    }
+
     proptest! {
         #[test]
         fn a_cut_anywhere_gives_the_two_halves(

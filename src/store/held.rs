@@ -115,3 +115,35 @@ impl Held {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(n: usize) -> RunId {
+        RunId(Uuid::from_u128(n as u128))
+    }
+
+    #[test]
+    fn the_loss_of_an_earlier_lease_takes_nothing_from_the_one_that_is_held() {
+        let [first, second] =
+            [1, 2].map(|n| Lease { incarnation: Uuid::from_u128(n), duration: Duration::from_secs(1) });
+        let held = Held::default();
+        held.joined(first);
+        held.joined(second);
+        assert!(!held.took(first.incarnation, run(1), 1) && held.took(second.incarnation, run(2), 1));
+        held.lost(first.incarnation);
+        assert_eq!((held.lease(), held.runs()), (Some(second), vec![run(2)]));
+        held.lost(second.incarnation);
+        assert_eq!((held.lease(), held.runs(), held.before()), (None, Vec::new(), Some(second.incarnation)));
+    }
+
+    #[test]
+    fn of_very_many_runs_that_were_queued_the_last_ones_are_known() {
+        let held = Held::default();
+        (0..QUEUED_MAX + 2).for_each(|n| held.queued(run(n)));
+        let known = held.queued_within(Duration::from_secs(3600));
+        assert_eq!(known, (2..QUEUED_MAX + 2).map(run).collect::<Vec<_>>());
+        assert_eq!(held.queued_within(Duration::ZERO), []);
+    }
+}

@@ -72,7 +72,9 @@ impl Switch {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::fs;
+    use std::rc::Rc;
 
     use super::*;
 
@@ -112,6 +114,25 @@ mod tests {
             assert_eq!(read(&old), ["sled 2\n", "old"], "cut {cut}");
             assert!(!new.exists() && !switch.has_begun().unwrap());
         }
+    }
+
+    #[test]
+    fn the_folder_for_the_old_store_is_on_the_disk_before_the_folder_says_that_it_is_being_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, old) = (dir.path(), dir.path().join("old"));
+        write(data, "sled 2\n", "old");
+        let steps: Rc<RefCell<Vec<(&str, PathBuf)>>> = Rc::default();
+        let seen = steps.clone();
+        let see = move |action, path: &Path| {
+            seen.borrow_mut().push((action, path.to_owned()));
+            Ok(())
+        };
+        files::stepwise(Rc::new(see), || Switch::new(data, &data.join("new"), &old).begin()).unwrap();
+        let steps = steps.borrow();
+        let at = |action: &str, path: &Path| steps.iter().position(|step| *step == (action, path.to_owned())).unwrap();
+        let kept = at("rename to", &old.join(FORMAT));
+        let told = at("rename to", &data.join(FORMAT));
+        assert!(kept < at("sync", data) && at("sync", data) < told, "{steps:?}");
     }
 
     #[test]

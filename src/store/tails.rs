@@ -109,4 +109,14 @@ mod tests {
         }
         assert!(tails.lock().senders.len() <= 64);
     }
+
+    #[test]
+    fn only_who_follows_a_run_and_was_not_told_of_its_head_is_behind() {
+        let (tails, run) = (Tails::default(), RunId(Uuid::from_u128(1)));
+        assert!(!tails.is_behind(&run, Seq(9)), "nobody follows it");
+        let followed = tails.subscribe(&run, || Seq(3));
+        assert!(!tails.is_behind(&run, Seq(3)) && tails.is_behind(&run, Seq(4)));
+        drop(followed);
+        assert!(!tails.is_behind(&run, Seq(4)), "nobody follows it any more");
+    }
 }

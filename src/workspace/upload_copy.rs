@@ -71,3 +71,36 @@ fn copy(uploads: &Path, file: &UploadedFile, to: &mut impl Write) -> Result<(), 
         Err(CopyError::Changed { name: file.name.clone() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_are_copied_as_they_were_sent_and_one_that_was_changed_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (uploads, to) = (folder.path().join("uploads"), folder.path().join("to"));
+        [&uploads, &to].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let kept = |name: &str, file_name: Option<&str>, content: &str| {
+            fs::write(uploads.join(name), content).unwrap();
+            let (size, sha256) = (content.len() as u64, hex::encode(Sha256::digest(content)));
+            UploadedFile { name: name.to_owned(), size, sha256, file_name: file_name.map(str::to_owned) }
+        };
+        let files = [kept("paper", Some("mine.txt"), "by itself"), kept("doc", None, "from a zip")];
+        let sent = copy_uploads(&uploads, &files, &to).unwrap();
+        let [part] = &sent.parts[..] else { panic!("{sent:?}") };
+        assert_eq!((part.field.as_str(), part.file_name.as_deref()), ("paper", Some("mine.txt")));
+        assert_eq!(fs::read_to_string(&part.path).unwrap(), "by itself");
+        let mut zip = zip::ZipArchive::new(fs::File::open(sent.zip.unwrap()).unwrap()).unwrap();
+        assert_eq!(zip.len(), 1);
+        assert_eq!(io::read_to_string(zip.by_name("doc").unwrap()).unwrap(), "from a zip");
+
+        let again = folder.path().join("again");
+        fs::create_dir(&again).unwrap();
+        fs::write(uploads.join("paper"), "by others").unwrap();
+        let refused = copy_uploads(&uploads, &files, &again).unwrap_err();
+        assert!(matches!(&refused, CopyError::Changed { name } if name == "paper"), "{refused}");
+    }
+}

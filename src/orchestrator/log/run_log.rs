@@ -373,7 +373,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::MemoryStore;
+    use crate::domain::time::Timestamp;
+    use crate::fcmp::Chain;
+    use crate::store::{Append, IndexChange, MemoryStore};
 
     #[tokio::test]
     async fn a_run_that_was_deleted_while_it_is_read_has_no_proper_end() {
@@ -387,5 +389,42 @@ mod tests {
         std::fs::create_dir_all(sealed.parent().unwrap()).unwrap();
         std::fs::write(&sealed, b"{}\n").unwrap();
         assert!(ended(log.read(run, Seq(3), 1).await), "its row is gone, its file is still there");
+    }
+
+    #[tokio::test]
+    async fn events_that_a_row_tells_of_and_that_are_nowhere_are_missed_and_not_the_end_of_the_log() {
+        let data = tempfile::tempdir().unwrap();
+        let layout = Layout::new(data.path().to_path_buf());
+        let run = RunId(Uuid::from_u128(1));
+        let started = serde_json::json!({
+            "request_id": Uuid::from_u128(2), "skill": {"id": "s", "version": "1.0.0", "fingerprint": ""},
+            "engine": "script", "model": null, "execution_mode": "auto", "input": {}, "parameter": {},
+            "awaiting_upload": false, "idempotency_sha256": null,
+            "runtime_options": {
+                "execution_mode": "auto", "no_cache": false, "debug": false, "debug_keep_temp": false,
+                "verbose": false, "interactive_auto_reply": false, "interactive_reply_timeout_sec": 1,
+                "hard_timeout_seconds": 60, "stall_timeout_seconds": 0,
+            },
+        });
+        let state = RunState::open(run, &serde_json::from_value(started).unwrap(), Timestamp::from_micros(1));
+        let state = RunState { head_seq: Seq(3), ..state };
+        let row = LogHead { state, chain: Chain::start(run) }.to_row().unwrap();
+        let store = Arc::new(MemoryStore::default());
+        let append = Append {
+            run,
+            expected_head: Seq::START,
+            events: Vec::new(),
+            index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
+            require_absent: None,
+            for_others: Default::default(),
+        };
+        store.append(append).await.unwrap();
+        std::fs::create_dir_all(layout.run(run).root).unwrap();
+        let log = RunLog::new(store, layout, Blocking::Threads);
+        for after in [0, 2] {
+            let read = log.read(run, Seq(after), 1).await;
+            assert!(matches!(read, Err(Error::Damaged { .. })), "{read:?}");
+        }
+        assert_eq!(log.read(run, Seq(3), 1).await.unwrap(), []);
     }
 }

@@ -450,6 +450,21 @@ mod tests {
         assert_eq!([log(2), log(3)], ["[]\n".to_owned(), line]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn events_stay_in_the_store_for_the_time_of_grace_after_their_log_was_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let grace = Duration::from_secs(60);
+        let worker = Worker { grace, ..worker(folder.path()).await };
+        let (mut sealed, mut again) = (Vec::new(), VecDeque::new());
+        worker.seal_together(vec![RUN], &mut sealed, &mut again).await;
+        tokio::time::advance(grace - Duration::from_secs(1)).await;
+        worker.delete_due(&mut sealed).await;
+        assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq(1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        worker.delete_due(&mut sealed).await;
+        assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq::START);
+    }
+
     #[tokio::test]
     async fn events_stay_in_the_store_while_their_sealed_log_is_not_whole() {
         let folder = tempfile::tempdir().unwrap();

@@ -157,4 +157,15 @@ mod tests {
         assert_eq!(codes(&[&GOOD[..], &[("README.md", "x")]].concat()), ["TOP_LEVEL_INVALID"]);
         assert_eq!(codes(&[("demo/", "")]), ["FILE_MISSING", "FILE_MISSING"]);
     }
+
+    #[test]
+    fn what_is_at_the_top_of_a_zip_is_named_and_of_many_that_there_are_more() {
+        let told = |count: usize| {
+            let names: Vec<String> = (1..=count).map(|n| n.to_string()).collect();
+            top_folder(&names).unwrap_err().message
+        };
+        let five = "the zip holds \"1\", \"2\", \"3\", \"4\", \"5\"";
+        assert_eq!(told(5), format!("{five} at its top instead of one folder"));
+        assert_eq!(told(6), format!("{five} and more at its top instead of one folder"));
+    }
 }

@@ -299,6 +299,31 @@ async fn files_that_are_removed_before_they_are_named_are_put_again() {
     assert_eq!((there(), node.begin_removal(&begun).await.unwrap()), (1, Vec::new()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_append_whose_files_are_being_removed_for_ever_is_given_up() {
+    let place = tempfile::tempdir().unwrap();
+    let store = MemoryStore::for_several(ShareRule { label: None, tokens: false }, Arc::new(|| 0));
+    let node = Arc::new(MemoryNode::new(store, NodeId(Uuid::from_u128(1))));
+    let lease = Duration::from_secs(60);
+    let (name, version) = ("one".to_owned(), "1".to_owned());
+    node.join(NodeInfo { node: node.node(), name, version, address: None, works: true, lease }).await.unwrap();
+    // Its removal was begun, and nobody ends it.
+    let file = [7; 32];
+    assert_eq!(node.begin_removal(&[file]).await.unwrap(), [file]);
+    let named = Append {
+        run: RUN,
+        expected_head: Seq::START,
+        events: vec![EventBatch { first: Seq(1), count: 1, ndjson: "{}\n".into() }],
+        index: Vec::new(),
+        require_absent: None,
+        for_others: ForOthers { files: vec![file], ..ForOthers::default() },
+    };
+    let blobs: Arc<dyn Blobs> = Arc::new(Folder(place.path().to_owned()));
+    let sources = Arc::new(Sources { blobs, files: Vec::new(), temporary: Vec::new() });
+    let given_up = tokio::time::timeout(Duration::from_secs(24 * 3600), append(node, named, sources)).await;
+    assert!(matches!(given_up, Ok(Err(crate::store::Error::FilesRemoved))), "{given_up:?}");
+}
+
 #[tokio::test]
 async fn files_at_rest_are_given_up_and_fetched_again_and_those_in_use_stay() {
     let nodes = nodes();

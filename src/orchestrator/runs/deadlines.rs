@@ -48,8 +48,7 @@ pub(crate) async fn watch(
             () = tokio::time::sleep(nap) => {}
         }
         let now = clock.now();
-        while let Some((moment, run)) = due.first().copied().filter(|(moment, _)| *moment <= now) {
-            due.remove(&(moment, run));
+        while let Some(run) = take_due(&mut due, now) {
             let Some(shared) = shared.upgrade() else { return };
             let decided = unbroken("decide what is due", decide(&shared, run)).await;
             if let Some(Err(error)) = &decided {
@@ -60,6 +59,13 @@ pub(crate) async fn watch(
             }
         }
     }
+}
+
+/// The run whose moment came first, if it has come; it is not among the others any more.
+fn take_due(due: &mut BTreeSet<(Timestamp, RunId)>, now: Timestamp) -> Option<RunId> {
+    let first = due.first().copied().filter(|(moment, _)| *moment <= now)?;
+    due.remove(&first);
+    Some(first.1)
 }
 
 fn until(moment: Timestamp, now: Timestamp) -> Duration {
@@ -93,5 +99,22 @@ pub(crate) async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error
             )) => return Ok(()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn whatever_is_due_is_taken_in_order_and_what_is_not_keeps_nothing_back() {
+        let (run, at) = (|n| RunId(Uuid::from_u128(n)), Timestamp::from_micros);
+        let mut due = BTreeSet::from([(at(30), run(1)), (at(10), run(2)), (at(20), run(3)), (at(20), run(4))]);
+        assert_eq!(take_due(&mut due, at(9)), None);
+        let taken: Vec<RunId> = std::iter::from_fn(|| take_due(&mut due, at(20))).collect();
+        assert_eq!(taken, [run(2), run(3), run(4)]);
+        assert_eq!(due, BTreeSet::from([(at(30), run(1))]));
     }
 }

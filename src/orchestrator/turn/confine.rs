@@ -383,4 +383,15 @@ mod tests {
         let own = of("/home/me/work/bin");
         assert_eq!(own, ["/home/me/work/bin", "/home/me/work/lib/node_modules", "/home/me/work/libexec"]);
     }
+
+    #[test]
+    fn programs_of_an_environment_come_with_all_of_it_whoever_made_it() {
+        for mark in ["pyvenv.cfg", "conda-meta"] {
+            let folder = tempfile::tempdir().unwrap();
+            let programs = folder.path().join("bin");
+            assert!(!tool_folders(&programs).iter().any(|found| found == folder.path()));
+            std::fs::write(folder.path().join(mark), "").unwrap();
+            assert!(tool_folders(&programs).iter().any(|found| found == folder.path()), "{mark}");
+        }
+    }
 }

@@ -303,6 +303,7 @@ fn remove(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::{Duration, Instant};
 
     use tracing_subscriber::fmt;
 
@@ -328,5 +329,28 @@ mod tests {
 
         assert_eq!(store.append(contract::events(contract::run(1), Seq(0), 3)).await.unwrap(), Seq(3));
         assert_eq!(contract::holds_whole_log(&store, contract::run(1)).await.unwrap(), Seq(3));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_deleted_leaves_the_disk_when_nothing_is_written_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        // While it is written to it may take as much as there is.
+        let space = Space {
+            generation_bytes: 1 << 40,
+            quiet_slack_bytes: 16 * 1024,
+            quiet: Duration::from_millis(5),
+            index_slack_bytes: 1 << 40,
+        };
+        let store = SledStore::open_with(dir.path(), space, |error| panic!("{error:?}")).unwrap();
+        let (gone, kept) = (contract::run(1), contract::run(2));
+        store.append(contract::events(kept, Seq(0), 10)).await.unwrap();
+        store.append(contract::events(gone, Seq(0), 10_000)).await.unwrap();
+        store.delete_events(&gone).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while dir.path().join("store/generation-1").exists() {
+            assert!(Instant::now() < deadline, "the events are still on the disk");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(contract::holds_whole_log(&store, kept).await.unwrap(), Seq(10));
     }
 }

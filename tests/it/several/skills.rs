@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -247,6 +249,26 @@ fn a_skill_that_was_laid_into_one_folder_stays_there_until_it_is_shared() {
     assert_eq!((two.get("/v1/skills/own").status, one.get("/v1/skills/own").status), (200, 404));
     let own = Call::new(two.address(), "DELETE", "/v1/skills/own").send();
     assert_eq!((own.status, two.get("/v1/skills/own").status), (200, 404));
+}
+
+#[test]
+fn a_service_that_was_not_told_yet_that_a_skill_is_gone_says_that_it_is_gone() {
+    if !postgres::installed("a service that was not told yet that a skill is gone says so") {
+        return;
+    }
+    let services = Services::new();
+    let (one, two) = (own_skills(&services, "one"), own_skills(&services, "two"));
+    install(&one, "1.0.0");
+    assert_eq!(runs(&two), "1.0.0");
+    kill_process(two.pid(), Signal::STOP).unwrap();
+    assert_eq!(uninstall(&one).status, 200);
+    // It finds the request and the news when it goes on.
+    let mut asked = TcpStream::connect(two.address()).unwrap();
+    write!(asked, "DELETE /v1/skills/demo HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", two.address()).unwrap();
+    kill_process(two.pid(), Signal::CONT).unwrap();
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("\"SKILL_NOT_FOUND\""), "{answer}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::back_up;
+use super::{back_up, check_name};
 use crate::domain::command::Command;
 use crate::domain::decide;
 use crate::domain::ids::{RunId, Seq};
@@ -140,6 +140,16 @@ fn created(run: RunId) -> Append {
         index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
         require_absent: None,
         for_others: Default::default(),
+    }
+}
+
+#[test]
+fn the_name_of_a_backup_is_that_of_one_folder_that_is_not_hidden() {
+    for good in ["a", "2026-01-01_00.00", "-", "x..", &"n".repeat(64)] {
+        check_name(good).unwrap_or_else(|error| panic!("{good}: {error}"));
+    }
+    for bad in ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "ä", "a\n", &"n".repeat(65)] {
+        assert!(matches!(check_name(bad), Err(Error::Rejected { .. })), "{bad:?}");
     }
 }
 

@@ -122,6 +122,22 @@ async fn very_many_facts_are_one_append() {
 }
 
 #[tokio::test]
+async fn every_byte_that_a_log_grows_by_is_counted_when_it_is_encoded() {
+    let mut journal = running().await;
+    let (store, run) = (journal.store.clone(), journal.state().run_id);
+    let mut journal_again = Journal::open(pen(store.clone()), run).await.unwrap();
+    journal.prepare((0..1500).flat_map(|_| progress(1.0)).collect(), at_once()).unwrap();
+    let ahead = journal.encoded();
+    journal.commit(Command::Record(progress(2.0))).await.unwrap();
+    let pages = store.read(&run, Seq(3), usize::MAX).await.unwrap();
+    let bytes: u64 = pages.iter().map(|batch| batch.ndjson.len() as u64).sum();
+    let last: u64 = pages.last().unwrap().events().last().map(|(_, event)| event.len() as u64 + 1).unwrap();
+    assert_eq!((ahead, journal.encoded(), journal_again.encoded()), (bytes - last, bytes, 0));
+    journal_again.prepare(progress(3.0), at_once()).unwrap();
+    assert!(journal_again.encoded() > 0, "a log that was opened again is counted from there");
+}
+
+#[tokio::test]
 async fn nothing_is_kept_of_facts_one_of_which_breaks_the_contract() {
     let mut journal = running().await;
     let mut facts: Vec<Fact> = (0..600).flat_map(|_| progress(1.0)).collect();
