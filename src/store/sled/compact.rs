@@ -18,6 +18,7 @@ use tracing::{debug, error, warn};
 
 use super::damage::engine_failed;
 use super::database::is_left_over;
+use super::folder;
 use super::generation::Generation;
 use super::heap;
 use super::keys;
@@ -149,7 +150,11 @@ impl Compactor {
 
     /// The next generation is made here, so that the writer never waits for it.
     fn roll(&self, levels: &Levels) -> Result<(), Error> {
-        let next = Generation::create(&self.store_dir, levels.current.number + 1)?;
+        let number = levels.current.number + 1;
+        let next = Generation::create(&self.store_dir, number).inspect_err(|_| {
+            // What is half made could not be opened the next time. Nobody has used it.
+            remove(&folder::generation_dir(&self.store_dir, number));
+        })?;
         debug!(generation = next.number, "a new generation of the event store begins");
         self.ask(|answer| Request::Roll(next, answer))
     }
@@ -254,7 +259,12 @@ impl Compactor {
     fn write_index_anew(&self) -> Result<(), Error> {
         self.check_free_space()?;
         let worn = self.shared.levels().index.clone();
-        let fresh = Arc::new(worn.written_anew(&self.store_dir, || self.go_on())?);
+        // A fresh database that could not be written is no loss: the worn one goes on.
+        let fresh = worn.written_anew(&self.store_dir, || self.go_on()).map_err(|error| match error {
+            Error::Unavailable { source } => Error::Engine { action: "write", source },
+            error => error,
+        })?;
+        let fresh = Arc::new(fresh);
         debug!(from = worn.database.size(), to = fresh.database.size(), "the index of the event store is written anew");
         self.shared.change(|stored| {
             let levels = Levels { index: fresh, ..(*stored.levels).clone() };
@@ -295,7 +305,9 @@ fn remove_left_over(store_dir: &Path) {
 }
 
 fn remove(folder: &Path) {
-    if let Err(error) = fs::remove_dir_all(folder) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
         warn!(path = %folder.display(), %error, "a database that is no longer needed was not removed; the next start tries again");
     }
 }

@@ -18,6 +18,10 @@ const UNFINISHED: &str = "new";
 /// The ending of a folder whose database is no longer needed.
 const ASIDE: &str = "old";
 
+/// With less free space than this, room is set aside for what is to be written: until then nobody can fill the disk between
+/// a look at it and the write.
+pub(super) const SET_ASIDE_BELOW: u64 = 1024 * 1024 * 1024;
+
 /// A file that has so many more bytes of blocks than it needs had room set aside.
 const SET_ASIDE_AT_LEAST: u64 = 1024 * 1024;
 
@@ -49,11 +53,16 @@ impl Database {
     ) -> Result<Database, Error> {
         let unfinished = folder.with_extension(UNFINISHED);
         files::remove_tree(&unfinished)?;
-        let database = Self::open(&unfinished, cache_bytes)?;
-        fill(&database)?;
-        database.sync()?;
-        // Closed first: sled keeps the path it was opened with.
-        drop(database);
+        let filled = Self::open(&unfinished, cache_bytes).and_then(|database| {
+            fill(&database)?;
+            // Closed when it is filled: sled keeps the path it was opened with.
+            database.sync()
+        });
+        if let Err(error) = filled {
+            // Nobody has read it, so nothing is lost; it would take room until the next start.
+            let _ = files::remove_tree(&unfinished);
+            return Err(error);
+        }
         fs::rename(&unfinished, folder).map_err(Error::io("rename to", folder))?;
         files::sync(parent(folder))?;
         Self::open(folder, cache_bytes)
@@ -120,17 +129,42 @@ impl Database {
     /// Sets blocks of the disk aside, so that the file can grow by `bytes` whatever others write meanwhile; by how much it can
     /// grow. A file system that cannot do that is trusted.
     pub(super) fn set_room_aside(&self, bytes: u64) -> io::Result<u64> {
-        let room = || self.file.metadata().map(|file| (file.blocks() * 512).saturating_sub(file.len()));
-        let found = room()?;
+        let found = self.room_aside()?;
         if found >= bytes {
             return Ok(found);
         }
         let end = self.file.metadata()?.len();
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, end, bytes * 2) {
-            Ok(()) => Ok(bytes),
-            Err(Errno::NOSPC | Errno::DQUOT) => room(),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(u64::MAX),
-            Err(error) => Err(error.into()),
+        // More than is needed now, so that it need not be done each time.
+        for more in [bytes * 2, bytes] {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, end, more) {
+                Ok(()) => return Ok(bytes),
+                Err(Errno::NOSPC | Errno::DQUOT) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(u64::MAX),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.room_aside()
+    }
+
+    /// By how much the file can grow without a new block.
+    fn room_aside(&self) -> io::Result<u64> {
+        self.file.metadata().map(|file| (file.blocks() * 512).saturating_sub(file.len()))
+    }
+
+    /// Sees that so many bytes can be written, whatever others write meanwhile: a write that fails half-way would end the service.
+    /// The last blocks of the disk are left to those who make room.
+    pub(super) fn keep_room_for(&self, bytes: u64) -> Result<(), Error> {
+        let Ok(disk) = rustix::fs::fstatvfs(&self.file) else { return Ok(()) };
+        let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        // What cannot be looked at fails when it is written to.
+        let has_room = || match available >= 2 * bytes {
+            true => self.set_room_aside(bytes).unwrap_or(u64::MAX) >= bytes,
+            false => self.room_aside().is_ok_and(|room| room >= bytes),
+        };
+        if available >= SET_ASIDE_BELOW || has_room() {
+            Ok(())
+        } else {
+            Err(Error::Full { path: self.folder.clone(), available })
         }
     }
 

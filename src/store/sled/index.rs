@@ -13,6 +13,8 @@ use crate::store::{Error, IndexKey};
 
 /// sled's page cache for finished runs, which are listed and looked up.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+/// What is kept free for a batch of short rows, and for what sled has not written yet.
+const BATCH_ROOM: u64 = 4 * 1024 * 1024;
 
 pub(super) struct Index {
     pub(super) number: u64,
@@ -52,8 +54,11 @@ impl Index {
         self.row_bytes.load(Ordering::Relaxed)
     }
 
-    /// Puts rows, or removes them; durable after the next sync of the database.
+    /// Puts rows, or removes them; durable after the next sync of the database. Without room nothing is changed.
     pub(super) fn write(&self, changes: Vec<(IndexKey, Option<Bytes>)>) -> Result<(), Error> {
+        let written: usize = changes.iter().map(|(_, row)| row.as_ref().map_or(0, Bytes::len)).sum();
+        // With sled's own copies of pages.
+        self.database.keep_room_for(BATCH_ROOM.max(4 * written as u64))?;
         let mut batch = sled::Batch::default();
         let mut bytes = self.row_bytes();
         for (key, row) in changes {
@@ -75,6 +80,7 @@ impl Index {
 
     /// Notes that the rows of this generation and of all older ones are here; durable when `Ok`.
     pub(super) fn settle(&self, generation: u64) -> Result<(), Error> {
+        self.database.keep_room_for(BATCH_ROOM)?;
         // The rows are durable first.
         self.database.sync()?;
         self.database.db()?.insert(keys::SETTLED_KEY, &generation.to_be_bytes()).map_err(unavailable)?;

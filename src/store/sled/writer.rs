@@ -12,6 +12,7 @@ use std::sync::mpsc::Receiver;
 use sled::IVec;
 use tokio::sync::oneshot;
 
+use super::database::SET_ASIDE_BELOW;
 use super::generation::Generation;
 use super::group::{Group, Outcome};
 use super::levels::Closed;
@@ -29,11 +30,7 @@ const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// a refusal is an answer. Twice the largest group with sled's own copies of pages, and a reserve.
 const MIN_FREE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// With less free space than this, room is set aside for what is to be written: until then nobody can fill the disk between
-/// a look at it and the write.
-const SET_ASIDE_BELOW: u64 = 1024 * 1024 * 1024;
-
-/// How much: twice the largest group.
+/// How much is set aside: twice the largest group.
 const SET_ASIDE_BYTES: u64 = 2 * MAX_GROUP_BYTES as u64;
 
 /// With less room than this not even deletions are written.

@@ -4,10 +4,11 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 use skill_runner::domain::ids::Seq;
-use skill_runner::store::{Error, EventStore, SledStore, contract};
+use skill_runner::store::{Append, Error, EventStore, IndexChange, IndexKey, SledStore, contract};
 
 use super::{DATABASE, Watched};
 use crate::cli::place::Place;
+use crate::store::LITTLE;
 use crate::support::disk::Disk;
 use crate::support::file_calls::{Deed, FileCall, Judgement, Watch};
 use crate::support::random::Random;
@@ -121,7 +122,7 @@ impl Service<'_> {
             if call.deed == Deed::Create && folder.is_none() {
                 folder = call.path.strip_suffix("logs/stderr.txt").map(str::to_owned);
             }
-            let own = |folder: &String| call.path == DATABASE || call.path.starts_with(folder);
+            let own = |folder: &String| is_database(call) || call.path.starts_with(folder);
             folder.as_ref().is_some_and(own) && at(call)
         });
         let run = self.watched.create("noisy");
@@ -139,11 +140,16 @@ fn of_parent(stat: &str, parent: i32) -> bool {
     behind.split(' ').nth(1).and_then(|word| word.parse().ok()) == Some(parent)
 }
 
+/// Whether it is a generation of the store. When nothing happens for a second, a new one may begin.
+fn is_database(call: &FileCall) -> bool {
+    call.path.starts_with("data/store/generation-") && call.path.ends_with("/db")
+}
+
 fn until_filled(filled: &Receiver<()>) {
     filled.recv_timeout(LONG).expect("the call at which the disk is filled");
 }
 
-fn until(so: impl Fn() -> bool) {
+fn until(mut so: impl FnMut() -> bool) {
     let limit = std::time::Instant::now() + LONG;
     while !so() {
         assert!(std::time::Instant::now() < limit, "it never came to that");
@@ -169,7 +175,7 @@ fn a_disk_that_is_full_at_any_moment_ends_what_needs_room_and_the_service_goes_o
     // The raw log.
     service.fills_in_a_run(|call| call.deed == Deed::Write && call.path.ends_with("logs/stderr.txt"), true);
     // An append to the event store: room was set aside for it.
-    service.fills_in_a_run(|call| call.deed == Deed::Write && call.path == DATABASE, true);
+    service.fills_in_a_run(|call| call.deed == Deed::Write && is_database(call), true);
     // The result.
     service.fills_in_a_run(|call| call.deed == Deed::Create && call.path.contains("/result/"), true);
     // The sealed log: the run is over, its events stay in the store until there is room, and then it is sealed.
@@ -278,4 +284,60 @@ fn an_append_is_written_though_the_disk_is_filled_behind_its_back_and_the_next_i
     assert_eq!(runtime.block_on(store.append(contract::events(run, Seq(303), 1))).unwrap(), Seq(304));
     assert_eq!(runtime.block_on(contract::holds_whole_log(&store, run)).unwrap(), Seq(304));
     drop(store);
+}
+
+#[test]
+fn a_disk_that_is_filled_while_the_store_gets_smaller_ends_nothing_and_later_it_gets_smaller() {
+    let name = "full_disk::a_disk_that_is_filled_while_the_store_gets_smaller_ends_nothing_and_later_it_gets_smaller";
+    if !super::is_alone(name) {
+        return;
+    }
+    let moments: [fn(&FileCall) -> bool; 3] = [
+        // Rows are moved to the index.
+        |call| call.deed == Deed::Write && call.path == "data/store/index-1/db",
+        // The next generation is made.
+        |call| call.deed == Deed::Create && call.path.starts_with("data/store/generation-2"),
+        // The index is written anew.
+        |call| call.deed == Deed::Write && call.path.starts_with("data/store/index-2.new"),
+    ];
+    for at in moments {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(disk) = Disk::make(folder.path(), DISK_BYTES) else { return };
+        let data = disk.mount_point.join("data");
+        let open = move || SledStore::open_with(&data, LITTLE, |error| panic!("{error:?}")).unwrap();
+        let Some((store, watch)) = Watch::thread(&disk.mount_point, open) else { return };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let row = IndexKey::Run;
+        // A run comes with its row, and an older one goes with its own.
+        let mut last = 1;
+        let mut come_and_go = || {
+            last += 1;
+            let run = contract::run(last);
+            let index = vec![IndexChange::Put(row(run), vec![b'r'; 30_000].into())];
+            runtime.block_on(store.append(Append { index, ..contract::events(run, Seq(0), 20) }))?;
+            let gone = contract::run(last.saturating_sub(6).max(2));
+            runtime.block_on(store.delete_run(&gone, vec![row(gone)]))
+        };
+        let kept = contract::run(1);
+        runtime.block_on(store.append(contract::events(kept, Seq(0), 3))).unwrap();
+        let filled = fill_at(&watch, &disk, at);
+        let refused = loop {
+            if let Err(error) = come_and_go() {
+                break error;
+            }
+        };
+        assert!(matches!(refused, Error::Full { .. }), "{refused:?}");
+        until_filled(&filled);
+        make_room(&watch, &disk);
+        let oldest = disk.mount_point.join("data/store/generation-1");
+        until(|| match come_and_go() {
+            Ok(()) => !oldest.exists(),
+            // The disk was being filled once more at that moment.
+            Err(Error::Full { .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        });
+        assert_eq!(runtime.block_on(contract::holds_whole_log(&store, kept)).unwrap(), Seq(3));
+        assert_eq!(store.trouble(), None);
+        drop(store);
+    }
 }

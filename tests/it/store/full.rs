@@ -23,9 +23,9 @@ fn open(data: &Path) -> SledStore {
     SledStore::open_with(data, MANY_GENERATIONS, |error| panic!("{error:?}")).unwrap()
 }
 
-/// The databases of all generations, in their order.
+/// The databases of all generations, in their order; the first may be gone already.
 fn generations(data: &Path) -> Vec<PathBuf> {
-    (1..).map(|number| data.join(format!("store/generation-{number}/db"))).take_while(|path| path.exists()).collect()
+    (1..100).map(|number| data.join(format!("store/generation-{number}/db"))).filter(|path| path.exists()).collect()
 }
 
 /// Gives up the room that the databases had set aside, as sled does whenever it cuts a file, and takes every block for others.
