@@ -138,6 +138,7 @@ impl From<orchestrator::Error> for Failure {
             | E::TooManyAwaitUpload { .. }
             | E::InstallsBusy { .. }
             | E::FilesBusy
+            | E::RequestsBusy
             | E::NotRecovered { .. }
             | E::RunBusy { .. }
             | E::ShuttingDown

@@ -67,6 +67,9 @@ pub enum Error {
     /// Others' files are being unpacked, and that took too long.
     #[error("the files of other requests are being unpacked or copied; try again later")]
     FilesBusy,
+    /// Others' requests wait to be checked, and there are too many of them, or that took too long.
+    #[error("too many other requests wait to be checked; try again later")]
+    RequestsBusy,
     /// For longer than somebody waits, others were faster or the run was being recovered. Nothing is damaged.
     #[error("others write to run {run} at present, or it is being recovered; try again later")]
     RunBusy { run: String },
@@ -180,7 +183,7 @@ impl Error {
             Self::QueueFull { .. } | Self::TooManyAwaitUpload { .. } | Self::InstallsBusy { .. } => {
                 ErrorCode::QueueFull
             }
-            Self::FilesBusy => ErrorCode::ResourceLimitExceeded,
+            Self::FilesBusy | Self::RequestsBusy => ErrorCode::ResourceLimitExceeded,
             Self::RunBusy { .. } => ErrorCode::RunBusy,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::InsufficientStorage { .. } => ErrorCode::InsufficientStorage,
@@ -222,6 +225,7 @@ impl Error {
             | Self::TooManyAwaitUpload { .. }
             | Self::InstallsBusy { .. }
             | Self::FilesBusy
+            | Self::RequestsBusy
             | Self::RunBusy { .. }
             | Self::ShuttingDown
             | Self::InsufficientStorage { .. }

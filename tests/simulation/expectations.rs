@@ -49,6 +49,7 @@ impl Client {
             | Error::Corrupt { .. }
             | Error::Damaged { .. }
             | Error::FilesBusy
+            | Error::RequestsBusy
             | Error::FilesTooLarge { .. }
             | Error::Blobs(_)
             | Error::Io { .. } => false,

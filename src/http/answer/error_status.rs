@@ -193,7 +193,9 @@ fn orchestrator(error: &Error) -> Answer {
         Error::QueueFull { limit } => retry_later(ErrorCode::QueueFull, json!({"max_queued_jobs": limit})),
         Error::TooManyAwaitUpload { limit } => retry_later(ErrorCode::QueueFull, json!({"max_awaiting_upload": limit})),
         Error::InstallsBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_installs": limit})),
-        Error::FilesBusy | Error::NotRecovered { .. } | Error::RunBusy { .. } => retry_later(code, json!({})),
+        Error::FilesBusy | Error::RequestsBusy | Error::NotRecovered { .. } | Error::RunBusy { .. } => {
+            retry_later(code, json!({}))
+        }
         Error::InsufficientStorage { file_system, free, floor } => {
             let file_system = file_system.display().to_string();
             detailed(code, json!({"file_system": file_system, "free_bytes": free, "min_free_bytes": floor}))

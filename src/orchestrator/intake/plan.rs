@@ -52,13 +52,13 @@ impl Shared {
         let none = Map::new();
         let (input, parameter) = (request.input.as_ref(), request.parameter.as_ref());
         let (input, parameter) = (input.unwrap_or(&none), parameter.unwrap_or(&none));
-        check_size(input, parameter)?;
+        let bytes = check_size(input, parameter)?;
         if inputs::is_quick(skill, input, parameter) {
             return plan(self, skill, request, idempotency_sha256);
         }
         let (shared, skill) = (self.clone(), skill.clone());
         // Those who wait hold no thread, so nobody else waits for them.
-        let _turn = self.checks.acquire().await;
+        let _turn = self.requests.check(bytes).await?;
         let planned = move || plan(&shared, &skill, request, idempotency_sha256);
         self.blocking.run("check the request", planned).await?
     }
@@ -230,10 +230,11 @@ fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), E
     Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details: named.iter().map(detail).collect() })
 }
 
-fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
+/// How many bytes of JSON they are; no more than there may be.
+fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<usize, Error> {
     let inline = length(input) + length(parameter);
     if inline <= INLINE_MAX {
-        return Ok(());
+        return Ok(inline);
     }
     let message = format!(
         "input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files"
@@ -242,7 +243,7 @@ fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Res
 }
 
 /// How long the fields are as JSON.
-fn length(fields: &Map<String, Value>) -> usize {
+pub(crate) fn length(fields: &Map<String, Value>) -> usize {
     let mut counted = Counted(0);
     // Neither the value nor the writer can fail.
     let _ = serde_json::to_writer(&mut counted, fields);

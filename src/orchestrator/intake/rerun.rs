@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::bounded;
 use crate::domain::codes::ErrorCode;
@@ -14,9 +15,10 @@ use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::create::Created;
-use crate::orchestrator::intake::plan::rejected;
+use crate::orchestrator::intake::plan::{length, rejected};
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::intake::upload::Delivery;
+use crate::orchestrator::shared::request_room::PATIENCE;
 use crate::workspace::{CopyError, Sent, copy_uploads};
 
 /// A run that is to be made again.
@@ -28,6 +30,10 @@ impl Orchestrator {
     /// What a run asked for, changed by a JSON merge patch on the body of its request. The engine runs again: the cache is
     /// not asked, unless the patch says so.
     pub(crate) async fn rerun_of(&self, run: RunId, patch: Map<String, Value>) -> Result<Rerun, Error> {
+        // It waits with what the client sent, and takes many times that where the run has a large input.
+        let held = self.shared.requests.hold(length(&patch))?;
+        let _turn = self.shared.rerun_reads.turn().await?;
+        drop(held);
         let log = &self.shared.log;
         let (state, started) = (log.head(run).await?.state, log.first(run).await?);
         if started.temporary {
@@ -42,28 +48,24 @@ impl Orchestrator {
         }
         // Whoever says whether to wait for files brings his own.
         let has_files = started.awaiting_upload && !state.awaiting_upload && !patch.contains_key("await_upload");
-        let waited = started.awaiting_upload;
-        let mut body = body_of(started)?;
-        if !waited {
-            // It did not wait for files then, and does not now.
-            body["await_upload"] = json!(false);
-        }
-        merge(&mut body, Value::Object(patch));
-        // Read as a text, like the body of a creation: a value that was read before keeps `3.0` from being a whole number.
-        let mut request: CreateRequest = bounded::json::from_str(&body.to_string()).map_err(|error| {
-            let told = error.to_string();
-            let told = told.rsplit_once(" at line ").map_or(told.as_str(), |(told, _)| told);
-            rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {told}"))
-        })?;
+        let changed = move || changed_request(started, patch);
+        let mut request = self.shared.blocking.run("read what a run asked for", changed).await??;
         request.files_of = has_files.then_some(run);
         Ok(Rerun { request })
     }
 
     /// Create the run. One that needs files gets those of the earlier run.
     pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        let none = Map::new();
+        let fields = [&again.request.input, &again.request.parameter];
+        let bytes = fields.into_iter().map(|fields| length(fields.as_ref().unwrap_or(&none))).sum();
+        let held = self.shared.requests.hold(bytes)?;
         // A repeat waits until the first of the same key has sent its files.
         let _alone = match (again.request.files_of, idempotency_key) {
-            (Some(run), Some(_)) => Some(self.shared.rerun_locks.lock(run).await),
+            (Some(run), Some(_)) => {
+                let lock = timeout(PATIENCE, self.shared.rerun_locks.lock(run)).await;
+                Some(lock.map_err(|_| Error::FilesBusy)?)
+            }
             _ => None,
         };
         // Until the new run has its files, there are copies of them.
@@ -74,6 +76,7 @@ impl Orchestrator {
             }
             None => (None, None),
         };
+        drop(held);
         let mut created = self.create(again.request, idempotency_key).await?;
         let Some((sent, _folder)) = files.filter(|_| created.awaiting_upload) else { return Ok(created) };
         // A key that was used before leads to a run that has its files already, unless the service ended meanwhile.
@@ -136,6 +139,23 @@ impl Orchestrator {
 /// The answer to a repeat: what became of the run meanwhile.
 fn as_it_is(created: Created, state: &RunState) -> Created {
     Created { awaiting_upload: state.awaiting_upload, status: state.status(), ..created }
+}
+
+/// What a run asked for, changed by a merge patch.
+fn changed_request(started: Started, patch: Map<String, Value>) -> Result<CreateRequest, Error> {
+    let waited = started.awaiting_upload;
+    let mut body = body_of(started)?;
+    if !waited {
+        // It did not wait for files then, and does not now.
+        body["await_upload"] = json!(false);
+    }
+    merge(&mut body, Value::Object(patch));
+    // Read as a text, like the body of a creation: a value that was read before keeps `3.0` from being a whole number.
+    bounded::json::from_str(&body.to_string()).map_err(|error| {
+        let told = error.to_string();
+        let told = told.rsplit_once(" at line ").map_or(told.as_str(), |(told, _)| told);
+        rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {told}"))
+    })
 }
 
 /// The body of the request that a run was made of.

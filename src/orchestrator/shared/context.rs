@@ -37,6 +37,7 @@ use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::lost_runs::LostRuns;
 use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::queue::{Place, Queue};
+use crate::orchestrator::shared::request_room::RequestRoom;
 use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::scrubbed::Scrubbed;
 use crate::orchestrator::shared::shared_results::SharedResults;
@@ -49,9 +50,6 @@ use crate::settings::{Runs, Settings};
 use crate::store::EventStore;
 use crate::supervisor::{Confinement, Spawner};
 use crate::workspace::{Layout, RunPaths, SharedSkills};
-
-/// Requests that are being checked at once, of those whose check takes long.
-const CHECKS_MAX: usize = 4;
 
 /// An output that is not judged together with another one that is as long.
 const LARGE_OUTPUT_BYTES: u64 = 1024 * 1024;
@@ -110,8 +108,9 @@ pub(crate) struct Shared {
     pub unpacking: FileWork,
     /// Runs that are being made again with the files of earlier ones, until they have them.
     pub reruns: FileWork,
-    /// Checks of requests that take long, at once.
-    pub checks: Semaphore,
+    /// What earlier runs asked for, being read for reruns.
+    pub rerun_reads: FileWork,
+    pub requests: RequestRoom,
     /// Held by whoever judges a large output.
     large_outputs: Mutex<()>,
     temp_runs: Mutex<BTreeSet<RunId>>,
@@ -197,7 +196,8 @@ impl Shared {
             installs: Arc::new(Semaphore::new(parts.installs_max)),
             unpacking: FileWork::default(),
             reruns: FileWork::default(),
-            checks: Semaphore::new(CHECKS_MAX),
+            rerun_reads: FileWork::default(),
+            requests: RequestRoom::default(),
             large_outputs: Mutex::default(),
             temp_runs: Mutex::default(),
             awaiting_files,

@@ -14,6 +14,7 @@ pub(crate) mod lost_runs;
 pub(crate) mod membership;
 pub(crate) mod queue;
 pub(crate) mod request_files;
+pub(crate) mod request_room;
 pub(crate) mod result_text;
 pub(crate) mod run_lock;
 pub(crate) mod run_snapshots;
