@@ -47,7 +47,8 @@ pub(crate) use marks::{Mark, Marks};
 pub(crate) use mode::set_mode;
 pub(crate) use names::{LINKED, names_in};
 pub(crate) use open::{
-    LookupError, create_new, list_beneath, open_beneath, open_followed, open_regular, open_regular_to_write,
+    LookupError, create_new, folder_beneath, list_beneath, open_beneath, open_followed, open_regular,
+    open_regular_to_write,
 };
 pub(crate) use own_process::own_process;
 pub(crate) use preview::Preview;

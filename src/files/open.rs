@@ -86,6 +86,11 @@ pub(crate) fn list_beneath(root: &Path, path: &Path) -> io::Result<ReadDir> {
     fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
+/// A handle on the folder at `path` below `root`, by which what is in it can be named however long its own path is.
+pub(crate) fn folder_beneath(root: &Path, path: &Path) -> io::Result<File> {
+    Ok(open_with(root, path, folder_flags() | OFlags::NOFOLLOW)?)
+}
+
 fn open_with(root: &Path, path: &Path, flags: OFlags) -> Result<File, LookupError> {
     check(path)?;
     let root = rustix::fs::open(root, folder_flags(), Mode::empty()).map_err(lookup_error)?;

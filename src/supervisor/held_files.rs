@@ -1,7 +1,9 @@
 //! Files without a name that processes have open or mapped: they take room, and no folder shows them.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Take};
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -9,6 +11,13 @@ use super::disk_use::BLOCK;
 
 /// File systems that are in memory: `tmpfs`, which also has the files of `memfd_create`, and huge pages.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x9584_58f6];
+
+/// What is read of a process's list of mappings in one look. It holds their paths, which may be long.
+const MAPS_MAX: u64 = 16 << 20;
+/// What is kept of a line of it: the addresses are in front.
+const LINE_BEGINNING: usize = 128;
+/// How a line ends whose file has no name.
+const UNNAMED: &[u8] = b" (deleted)";
 
 /// The bytes of such files, each counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,10 +49,51 @@ fn open(pid: i32) -> impl Iterator<Item = PathBuf> {
 }
 
 fn mapped(pid: i32) -> impl Iterator<Item = PathBuf> {
-    let told = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    let ranges: Vec<String> = told.lines().filter(|line| line.ends_with(" (deleted)")).filter_map(range).collect();
-    ranges.into_iter().map(move |range| format!("/proc/{pid}/map_files/{range}").into())
+    let folder = PathBuf::from(format!("/proc/{pid}/map_files"));
+    let mut maps = File::open(format!("/proc/{pid}/maps")).ok().map(|maps| BufReader::new(maps).take(MAPS_MAX));
+    let mut listed = None;
+    iter::from_fn(move || {
+        if let Some(range) = maps.as_mut().and_then(next_unnamed) {
+            return Some(folder.join(range));
+        }
+        // Behind that all of them are looked at by their addresses alone, whether they have a name or not.
+        let is_cut = maps.take().is_some_and(|maps| maps.limit() == 0);
+        if is_cut {
+            listed = fs::read_dir(&folder).ok();
+        }
+        listed.as_mut()?.find_map(|entry| Some(entry.ok()?.path()))
+    })
+}
+
+/// The next mapping of a file without a name.
+fn next_unnamed(maps: &mut Take<impl BufRead>) -> Option<String> {
+    loop {
+        let (beginning, end) = next_line(maps)?;
+        let range = (end == UNNAMED).then(|| range(&String::from_utf8_lossy(&beginning))).flatten();
+        if range.is_some() {
+            return range;
+        }
+    }
+}
+
+/// The beginning and the end of the next line, however long it is.
+fn next_line(lines: &mut impl BufRead) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut beginning, mut end) = (Vec::new(), Vec::new());
+    loop {
+        // The process may be gone by now.
+        let read = lines.fill_buf().ok().filter(|read| !read.is_empty())?;
+        let newline = read.iter().position(|byte| *byte == b'\n');
+        let part = read.get(..newline.unwrap_or(read.len())).unwrap_or_default();
+        let room = LINE_BEGINNING.saturating_sub(beginning.len());
+        beginning.extend_from_slice(part.get(..room).unwrap_or(part));
+        end.extend_from_slice(part.get(part.len().saturating_sub(UNNAMED.len())..).unwrap_or_default());
+        end.drain(..end.len().saturating_sub(UNNAMED.len()));
+        let used = part.len() + usize::from(newline.is_some());
+        lines.consume(used);
+        if newline.is_some() {
+            return Some((beginning, end));
+        }
+    }
 }
 
 /// The addresses of a mapping, as its file is named.
@@ -80,5 +130,23 @@ mod tests {
         let line = "00400000-00452000 r-xp 00000000 08:02 173521 /tmp/x (deleted)";
         assert_eq!(range(line).as_deref(), Some("400000-452000"));
         assert_eq!(range(""), None);
+    }
+
+    #[test]
+    fn of_a_line_with_a_long_path_its_beginning_and_its_end_are_kept() {
+        let address = "00400000-00452000 r-xp 00000000 08:02 173521 ";
+        let long = "/long".repeat(100_000);
+        let told = format!("{address}{long} (deleted)\n{address}{long}\nshort\n\n5000-6000 r (deleted)\ncut (deleted)");
+        let mut reader = BufReader::with_capacity(7, told.as_bytes());
+        let (beginning, end) = next_line(&mut reader).unwrap();
+        assert_eq!(beginning, &told.as_bytes()[..LINE_BEGINNING]);
+        assert_eq!(end, UNNAMED);
+        assert!(beginning.capacity() <= 2 * LINE_BEGINNING && end.capacity() <= 8 * UNNAMED.len());
+        let mut maps = BufReader::with_capacity(7, told.as_bytes()).take(MAPS_MAX);
+        let unnamed: Vec<String> = iter::from_fn(|| next_unnamed(&mut maps)).collect();
+        assert_eq!(unnamed, ["400000-452000", "5000-6000"]);
+        // No more is read than that.
+        let mut maps = BufReader::new(told.as_bytes()).take(1000);
+        assert_eq!((next_unnamed(&mut maps), maps.limit()), (None, 0));
     }
 }

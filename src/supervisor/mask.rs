@@ -1,5 +1,7 @@
 //! Secrets in a stream are made unreadable before anything is kept of it, byte for byte, so that offsets stay what they are.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
@@ -9,11 +11,9 @@ const BEGINNING_MIN: usize = 8;
 /// What one stream is searched for, and the end of it that may be the beginning of a secret.
 #[derive(Debug, Default)]
 pub(crate) struct Mask {
-    secrets: Vec<Finder<'static>>,
-    /// Bytes that came and are not given on yet.
+    secrets: Vec<Secret>,
+    /// Bytes that came and are not given on yet. Those that belong to a secret that was found are masked already.
     held: Vec<u8>,
-    /// How many of the first of them belong to a secret that was found.
-    masked: usize,
 }
 
 impl Mask {
@@ -25,8 +25,7 @@ impl Mask {
         texts.retain(|text| !text.is_empty());
         texts.sort_unstable();
         texts.dedup();
-        let secrets = texts.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
-        Mask { secrets, ..Mask::default() }
+        Mask { secrets: texts.iter().map(|text| Secret::new(text.as_bytes())).collect(), ..Mask::default() }
     }
 
     /// How many bytes wait for what follows them.
@@ -39,64 +38,122 @@ impl Mask {
         if self.secrets.is_empty() {
             return bytes;
         }
-        let is_plain = self.held.is_empty() && self.secrets.iter().all(|secret| secret.find(&bytes).is_none());
-        if is_plain && self.beginning_at_the_end_of(&bytes) == 0 {
+        let before = self.held.len();
+        let mut found = Vec::new();
+        for secret in &mut self.secrets {
+            secret.read(&bytes, before, &mut found);
+        }
+        let beginning = self.secrets.iter().map(|secret| secret.seen).max().unwrap_or(0);
+        if before == 0 && beginning == 0 && found.is_empty() {
             return bytes;
         }
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(&bytes);
-        let beginning = self.beginning_at_the_end_of(&text);
-        let found = self.found_in(&text);
-        let given = text.len() - beginning;
-        let held = text.get(given..).unwrap_or_default().to_vec();
-        self.masked = found.iter().map(|(_, end)| end.saturating_sub(given)).max().unwrap_or(0);
-        hide(&mut text, &found);
-        text.truncate(given);
-        self.held = held;
+        for (range, is_number) in found {
+            hide(text.get_mut(range).unwrap_or_default(), is_number);
+        }
+        self.held = text.split_off(text.len().saturating_sub(beginning));
         text.into()
     }
 
     /// What is left at the end of the stream.
     pub(crate) fn rest(&mut self) -> Bytes {
         let mut text = std::mem::take(&mut self.held);
-        let mut found = self.found_in(&text);
+        for secret in &mut self.secrets {
+            secret.seen = 0;
+        }
         if text.len() >= BEGINNING_MIN {
-            found.push((0, text.len()));
+            let is_number = is_number(&text);
+            hide(&mut text, is_number);
         }
-        hide(&mut text, &found);
         text.into()
-    }
-
-    /// Where secrets are, also those that overlap.
-    fn found_in(&self, text: &[u8]) -> Vec<(usize, usize)> {
-        let mut found = vec![(0, self.masked)];
-        for secret in &self.secrets {
-            let mut from = 0;
-            while let Some(at) = text.get(from..).and_then(|rest| secret.find(rest)) {
-                found.push((from + at, from + at + secret.needle().len()));
-                from += at + 1;
-            }
-        }
-        found
-    }
-
-    /// The length of the longest beginning of a secret, but not of a whole one, with which the text ends.
-    fn beginning_at_the_end_of(&self, text: &[u8]) -> usize {
-        let longest = |secret: &Finder<'_>| {
-            let needle = secret.needle();
-            let most = text.len().min(needle.len().saturating_sub(1));
-            (1..=most).rev().find(|length| text.ends_with(needle.get(..*length).unwrap_or_default())).unwrap_or(0)
-        };
-        self.secrets.iter().map(longest).max().unwrap_or(0)
     }
 }
 
-fn hide(text: &mut [u8], found: &[(usize, usize)]) {
-    for (from, to) in found {
-        let Some(secret) = text.get_mut(*from..*to) else { continue };
-        // A number stays a number, so that what was JSON is still.
-        let sign = if secret.iter().all(u8::is_ascii_digit) { b'0' } else { b'*' };
-        secret.fill(sign);
+/// One secret, and how much of its beginning the stream ends with. Each byte of the stream is looked at a bounded number of times,
+/// whatever it and the secret are.
+#[derive(Debug)]
+struct Secret {
+    finder: Finder<'static>,
+    is_number: bool,
+    /// For each length of a beginning of the secret, from 1 on: the length of the longest shorter one with which it ends.
+    shorter: Vec<usize>,
+    /// The length of the longest beginning of the secret, but not of a whole one, with which the stream ends.
+    seen: usize,
+}
+
+impl Secret {
+    fn new(text: &[u8]) -> Secret {
+        let finder = Finder::new(text).into_owned();
+        let mut secret = Secret { finder, is_number: is_number(text), shorter: vec![0], seen: 0 };
+        for byte in text.iter().skip(1) {
+            secret.seen = secret.longer(*byte);
+            secret.shorter.push(secret.seen);
+        }
+        secret.seen = 0;
+        secret
+    }
+
+    /// The length of the longest beginning with which the stream ends after this byte.
+    fn longer(&self, byte: u8) -> usize {
+        let needle = self.finder.needle();
+        let mut length = self.seen;
+        while length > 0 && needle.get(length) != Some(&byte) {
+            length = self.shorter(length);
+        }
+        if needle.get(length) == Some(&byte) { length + 1 } else { 0 }
+    }
+
+    fn shorter(&self, length: usize) -> usize {
+        length.checked_sub(1).and_then(|index| self.shorter.get(index)).copied().unwrap_or(0)
+    }
+
+    /// Reads on. Adds where the secret is in the stream, with overlapping places as one, and whether it is a number; the first byte has
+    /// the offset `before`.
+    fn read(&mut self, bytes: &[u8], before: usize, found: &mut Vec<(Range<usize>, bool)>) {
+        let whole = self.finder.needle().len();
+        let mut last: Option<Range<usize>> = None;
+        let mut at = 0;
+        let mut ends_soon = false;
+        while let Some(byte) = bytes.get(at) {
+            // Where no secret has begun, the next one is found faster; without another, only the end can be the beginning of one.
+            if self.seen == 0 && !ends_soon {
+                let next = bytes.get(at..).and_then(|rest| self.finder.find(rest));
+                ends_soon = next.is_none();
+                let skipped = next.unwrap_or_else(|| (bytes.len() - at).saturating_sub(whole - 1));
+                if skipped > 0 {
+                    at += skipped;
+                    continue;
+                }
+            }
+            at += 1;
+            self.seen = self.longer(*byte);
+            if self.seen < whole {
+                continue;
+            }
+            self.seen = self.shorter(whole);
+            let end = before + at;
+            let begin = end.saturating_sub(whole);
+            match &mut last {
+                Some(last) if begin <= last.end => last.end = end,
+                _ => found.extend(last.replace(begin..end).map(|range| (range, self.is_number))),
+            }
+        }
+        found.extend(last.map(|range| (range, self.is_number)));
+    }
+}
+
+fn is_number(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_digit)
+}
+
+/// Fills what a secret has taken, or the beginning of one. A number stays a number, so that what was JSON is still; what another
+/// secret has hidden in it stays hidden.
+fn hide(secret: &mut [u8], is_number: bool) {
+    if is_number {
+        secret.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|byte| *byte = b'0');
+    } else {
+        secret.fill(b'*');
     }
 }
 
@@ -148,6 +205,26 @@ mod tests {
         });
     }
 
+    #[test]
+    fn many_long_secrets_of_one_letter_are_masked_in_a_stream_of_that_letter() {
+        let secrets: Vec<String> = (0..120).map(|n| "a".repeat(8192 - n)).collect();
+        let begun = std::time::Instant::now();
+        let mut mask = Mask::new(&secrets);
+        let piece = Bytes::from(vec![b'a'; 64 * 1024]);
+        let mut passed = Vec::new();
+        for _ in 0..4 {
+            passed.extend(mask.pass(piece.clone()));
+        }
+        // What comes byte by byte is not looked at again and again.
+        for _ in 0..4096 {
+            passed.extend(mask.pass(piece.slice(..1)));
+        }
+        passed.extend(mask.rest());
+        assert_eq!(passed.len(), (256 << 10) + 4096);
+        assert!(passed.iter().all(|byte| *byte == b'*'));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+
     proptest! {
         #[test]
         fn how_a_stream_is_cut_changes_nothing_and_no_byte_is_lost(
@@ -159,6 +236,32 @@ mod tests {
             let mut expected = whole.pass(Bytes::from(text.clone())).to_vec();
             expected.extend(whole.rest());
             prop_assert_eq!(expected.len(), text.len());
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut mask = Mask::new(&secrets);
+            let mut passed = Vec::new();
+            for pair in cuts.windows(2) {
+                passed.extend(mask.pass(Bytes::copy_from_slice(&text.as_bytes()[pair[0]..pair[1]])));
+            }
+            passed.extend(mask.rest());
+            prop_assert_eq!(passed, expected);
+        }
+
+        #[test]
+        fn every_byte_of_a_secret_is_masked_and_no_other(
+            secrets in proptest::collection::vec("[a1]{1,5}", 1..4),
+            text in "[a1]{0,40}x",
+            cuts in proptest::collection::vec(0_usize..40, 0..6),
+        ) {
+            let mut expected = text.clone().into_bytes();
+            for digits in [true, false] {
+                for secret in secrets.iter().filter(|secret| secret.bytes().all(|byte| byte.is_ascii_digit()) == digits) {
+                    for at in (0..text.len()).filter(|at| text[*at..].starts_with(secret.as_str())) {
+                        expected[at..at + secret.len()].fill(if digits { b'0' } else { b'*' });
+                    }
+                }
+            }
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
