@@ -29,7 +29,7 @@ pub(crate) struct Held {
 /// Looks at the files of these processes. Those that are only mapped are told to root alone.
 pub(crate) fn held(pids: &[i32]) -> Held {
     let (mut held, mut known) = (Held::default(), HashSet::new());
-    for place in pids.iter().flat_map(|pid| open(*pid).chain(mapped(*pid))) {
+    for place in pids.iter().flat_map(|pid| open(*pid).chain(mapped(*pid, MAPS_MAX))) {
         // The process may have closed it, or be gone.
         let Ok(found) = fs::metadata(&place) else { continue };
         if !found.is_file() || found.nlink() > 0 || !known.insert((found.dev(), found.ino())) {
@@ -48,9 +48,10 @@ fn open(pid: i32) -> impl Iterator<Item = PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path()))
 }
 
-fn mapped(pid: i32) -> impl Iterator<Item = PathBuf> {
+/// So many bytes of the process's list are read.
+fn mapped(pid: i32, most: u64) -> impl Iterator<Item = PathBuf> {
     let folder = PathBuf::from(format!("/proc/{pid}/map_files"));
-    let mut maps = File::open(format!("/proc/{pid}/maps")).ok().map(|maps| BufReader::new(maps).take(MAPS_MAX));
+    let mut maps = File::open(format!("/proc/{pid}/maps")).ok().map(|maps| BufReader::new(maps).take(most));
     let mut listed = None;
     iter::from_fn(move || {
         if let Some(range) = maps.as_mut().and_then(next_unnamed) {
@@ -148,5 +149,17 @@ mod tests {
         // No more is read than that.
         let mut maps = BufReader::new(told.as_bytes()).take(1000);
         assert_eq!((next_unnamed(&mut maps), maps.limit()), (None, 0));
+    }
+
+    #[test]
+    fn behind_what_is_read_of_a_list_all_mappings_are_looked_at() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let program = fs::metadata("/proc/self/exe").unwrap().ino();
+        let is_seen = |most| {
+            let mut found = mapped(own, most).filter_map(|place| fs::read_link(place).ok());
+            found.any(|file| fs::metadata(file).is_ok_and(|file| file.ino() == program))
+        };
+        assert!(is_seen(100));
+        assert!(!is_seen(MAPS_MAX), "it has a name");
     }
 }
