@@ -89,6 +89,22 @@ pub(crate) fn has_at_most(text: &[u8], values: usize) -> bool {
     true
 }
 
+/// Where a text that is JSON first has more than so many arrays and objects inside each other.
+pub(crate) fn too_deep_at(text: &[u8], levels: usize) -> Option<usize> {
+    let mut open: usize = 0;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' if open == levels => return Some(text.len() - bytes.len() - 1),
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    None
+}
+
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     loop {
         let rest = bytes.as_slice();
@@ -122,6 +138,20 @@ mod tests {
         ] {
             assert!(has_at_most(text.as_bytes(), values), "{text}");
             assert!(values == 1 || !has_at_most(text.as_bytes(), values - 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_too_deep_where_the_first_bracket_is_one_too_many() {
+        for (text, levels, at) in [
+            ("1", 0, None),
+            ("[]", 0, Some(0)),
+            (r#"[{"a":[]},[[]]]"#, 3, None),
+            (r#"[{"a":[]},[[]]]"#, 2, Some(6)),
+            (r#"["[[\"[[",{}]"#, 2, None),
+            (r#"["[[\"[[",{}]"#, 1, Some(10)),
+        ] {
+            assert_eq!(too_deep_at(text.as_bytes(), levels), at, "{text}");
         }
     }
 

@@ -149,7 +149,7 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
         .slow_get(&at("/audit"), Read, &[], Pace::Slow, audit::run)
         .slow_get(&at("/export"), Read, &[], Pace::Slow, export::export)
         .slow_get(&at("/logs"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), logs::whole)
-        .get(&at("/logs/range"), Read, RANGE, logs::range)
+        .slow_get(&at("/logs/range"), Read, RANGE, Pace::Slow, logs::range)
         .get(&at("/events"), Read, EVENTS, events::events)
         .post(&at("/events/ticket"), Read, &[], ticket::ticket)
         .slow_get(&at("/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
@@ -192,7 +192,7 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .get(&at("/{id}/events"), Read, EVENTS, events::events)
         .post(&at("/{id}/events/ticket"), Read, &[], ticket::ticket)
         .slow_get(&at("/{id}/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
-        .get(&at("/{id}/logs/range"), Read, RANGE, logs::range)
+        .slow_get(&at("/{id}/logs/range"), Read, RANGE, Pace::Slow, logs::range)
         .slow_get(&at("/{id}/explain"), Read, &["path"], Pace::Slow, explain::explain)
         .slow_get(&at("/{id}/audit"), Read, &[], Pace::Slow, audit::run)
         .get(&at("/{id}/files"), Read, &[], files::all)
@@ -203,4 +203,20 @@ fn management_routes(table: RouteTable) -> RouteTable {
 fn upload_limit(limits: &Limits) -> DefaultBodyLimit {
     let zips = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
     DefaultBodyLimit::max(usize::try_from(zips.saturating_add(MULTIPART_FRAME_BYTES)).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_that_always_reads_a_whole_log_is_slow() {
+        let (_, rows) = table(DefaultBodyLimit::disable()).finish();
+        for rest in ["explain", "audit", "logs/range"] {
+            let routes: Vec<_> =
+                rows.all().iter().filter(|row| row.path.ends_with(&format!("{{id}}/{rest}"))).collect();
+            assert_eq!(routes.len(), 3, "{rest}");
+            assert!(routes.iter().all(|row| row.pace == Pace::Slow), "{rest}");
+        }
+    }
 }

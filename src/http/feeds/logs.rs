@@ -155,11 +155,9 @@ pub(crate) async fn range(State(app): State<App>, asked: RunInPath, mut query: Q
     let byte_from = query.whole("byte_from")?.unwrap_or(0);
     let byte_to = query.whole("byte_to")?;
     query.finish()?;
-    let made = async {
-        let range = read(&app, &asked, stream, byte_from, byte_to).await?;
-        Ok(range.into_response())
-    };
-    app.room().make(made).await
+    // It looks through the whole log: what is made only has to be held meanwhile.
+    let range = read(&app, &asked, stream, byte_from, byte_to).await?;
+    app.room().make(async { Ok(range.into_response()) }).await
 }
 
 async fn read(

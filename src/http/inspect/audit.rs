@@ -49,7 +49,7 @@ pub(crate) async fn export(State(app): State<App>, query: Query, request: Reques
     let mut report = blocking(move || {
         // It goes on without its client, and keeps its turn until it is done.
         let _turn = turn;
-        audit::export(&sent).map_err(Problem::from)
+        audit::export(sent.path()).map_err(Problem::from)
     })
     .await?;
     know_signer(&app, &mut report).await?;

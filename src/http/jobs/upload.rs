@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use tempfile::TempPath;
 
 use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
@@ -48,16 +47,14 @@ pub(crate) async fn upload(
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();
     let uploaded = through(async move {
-        let path = |zip: &Option<TempPath>| zip.as_ref().map(|zip| zip.to_path_buf());
         let part = |part: &ReceivedPart| SentPart {
             field: part.field.clone(),
             file_name: part.file_name.clone(),
-            path: part.file.to_path_buf(),
+            path: part.file.clone(),
         };
-        let files = Sent { zip: path(&received.zip), parts: received.parts.iter().map(part).collect() };
-        let uploaded = orchestrator.upload(run, Delivery { files, package: path(&received.package) }).await;
-        // The files are deleted here.
-        drop(received);
+        let files = Sent { zip: received.zip.clone(), parts: received.parts.iter().map(part).collect() };
+        let uploaded = orchestrator.upload(run, Delivery { files, package: received.package.clone() }).await;
+        received.remove().await;
         uploaded
     });
     let uploaded: Uploaded = uploaded.await?;

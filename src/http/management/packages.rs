@@ -67,8 +67,9 @@ pub(crate) async fn changes(State(app): State<App>, mut parts: Parts, mut query:
 pub(crate) async fn check(State(app): State<App>, query: Query, request: Request) -> Result<Response, Problem> {
     query.finish()?;
     let zip = receive_zip(&app, request).await?;
-    let checked = app.orchestrator().check_package(zip.to_path_buf()).await?;
-    drop(zip);
+    let checked = app.orchestrator().check_package(zip.path().to_path_buf()).await;
+    zip.remove().await;
+    let checked = checked?;
     let told = move || {
         let mut answer = json!(checked.told);
         answer["skill"] = checked.package.as_ref().map_or(Value::Null, |package| {

@@ -5,11 +5,12 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::BytesMut;
 use futures_util::StreamExt;
+use memchr::{memchr_iter, memrchr};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
-use crate::bounded::json::{check_names, has_at_most};
+use crate::bounded::json::{check_names, has_at_most, too_deep_at};
 use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
@@ -23,6 +24,9 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Most values of a JSON body. Of requests that keep their other limits, none has as many.
 const MAX_VALUES: usize = 300_000;
+
+/// Most arrays and objects inside each other. What is stored, and read with a limit of 128, has some more around them.
+const MAX_LEVELS: usize = 120;
 
 /// A JSON body that deserializes to `T`, and its room, to be kept while there is work with it.
 #[derive(Default)]
@@ -124,7 +128,10 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         misfit(error, path)
     })?;
     reader.end().map_err(|error| misfit(error, String::new()))?;
-    Ok(value)
+    match too_deep_at(bytes, MAX_LEVELS) {
+        Some(at) => Err(too_deep(bytes, at)),
+        None => Ok(value),
+    }
 }
 
 fn misfit(error: serde_json::Error, path: String) -> Problem {
@@ -139,6 +146,15 @@ fn misfit(error: serde_json::Error, path: String) -> Problem {
             Problem::InvalidJson { reason: error.to_string(), line: error.line(), column: error.column() }
         }
     }
+}
+
+fn too_deep(bytes: &[u8], at: usize) -> Problem {
+    let before = bytes.get(..at).unwrap_or_default();
+    let (line, begin) = (memchr_iter(b'\n', before).count() + 1, memrchr(b'\n', before).map_or(0, |end| end + 1));
+    let column = at - begin + 1;
+    let reason =
+        format!("more than {MAX_LEVELS} arrays and objects are inside each other at line {line} column {column}");
+    Problem::InvalidJson { reason, line, column }
 }
 
 fn not_valid(path: String, message: String) -> Problem {

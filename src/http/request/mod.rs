@@ -7,6 +7,7 @@ pub(crate) mod multipart;
 mod part_heads;
 pub(crate) mod path_params;
 pub(crate) mod query;
+pub(crate) mod received_files;
 pub(crate) mod run_in_path;
 pub(crate) mod unread_body;
 pub(crate) mod wait;

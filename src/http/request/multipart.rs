@@ -1,15 +1,16 @@
 //! Receives the parts of a multipart body into temporary files.
 
+use std::path::{Path, PathBuf};
+
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{StatusCode, header};
-use tempfile::TempPath;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::part_heads::{HEAD_MAX, PartHeads};
+use crate::http::request::received_files::ReceivedFiles;
 use crate::http::state::app::App;
-use crate::http::state::task::blocking;
 use crate::orchestrator::{Error, ZIP_PART};
 
 /// The part that is the zip with the run's own skill.
@@ -36,11 +37,19 @@ pub(crate) enum Expected {
 #[derive(Default)]
 pub(crate) struct Received {
     /// A zip with files.
-    pub(crate) zip: Option<TempPath>,
+    pub(crate) zip: Option<PathBuf>,
     /// Files by themselves.
     pub(crate) parts: Vec<ReceivedPart>,
     /// A zip with a skill.
-    pub(crate) package: Option<TempPath>,
+    pub(crate) package: Option<PathBuf>,
+    files: ReceivedFiles,
+}
+
+impl Received {
+    /// Deletes the files, and waits until they are gone.
+    pub(crate) async fn remove(self) {
+        self.files.remove().await;
+    }
 }
 
 /// A file that came without a zip.
@@ -48,21 +57,49 @@ pub(crate) struct ReceivedPart {
     pub(crate) field: String,
     /// Its name on the client's side.
     pub(crate) file_name: Option<String>,
-    pub(crate) file: TempPath,
+    pub(crate) file: PathBuf,
+}
+
+/// The only zip of a request, deleted when this is dropped.
+pub(crate) struct ReceivedZip {
+    path: PathBuf,
+    files: ReceivedFiles,
+}
+
+impl ReceivedZip {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Deletes it, and waits until it is gone.
+    pub(crate) async fn remove(self) {
+        self.files.remove().await;
+    }
 }
 
 /// Receives the only zip of a request.
-pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<TempPath, Problem> {
-    let received = receive(app, request, Expected::Zip).await?;
-    received.zip.ok_or_else(|| wrong_parts(Expected::Zip, "this part is missing"))
+pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<ReceivedZip, Problem> {
+    let Received { zip, files, .. } = receive(app, request, Expected::Zip).await?;
+    let path = zip.ok_or_else(|| wrong_parts(Expected::Zip, "this part is missing"))?;
+    Ok(ReceivedZip { path, files })
 }
 
 pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> Result<Received, Problem> {
+    let mut received = Received::default();
+    match receive_into(&mut received, app, request, expected).await {
+        Ok(()) => Ok(received),
+        Err(problem) => {
+            received.remove().await;
+            Err(problem)
+        }
+    }
+}
+
+async fn receive_into(received: &mut Received, app: &App, request: Request, expected: Expected) -> Result<(), Problem> {
     let limits = &app.orchestrator().settings().limits;
     let whole = limits.max_upload_bytes.max(limits.temp_skill_package_max_bytes);
     let heads = PartHeads::default();
     let mut parts = multipart(request.map(|body| heads.bound(body))).await?;
-    let mut received = Received::default();
     let (mut loose_bytes, mut name_bytes) = (0, 0);
     loop {
         let next = parts.next_field().await;
@@ -86,10 +123,11 @@ pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> 
                 }
                 let (name, file_name) = (name.to_owned(), field.file_name().map(str::to_owned));
                 let left = limits.max_upload_bytes.saturating_sub(loose_bytes);
-                let (file, size) = store(app, field, left).await.map_err(|problem| match problem {
-                    Problem::BodyTooLarge { .. } => Problem::BodyTooLarge { limit: limits.max_upload_bytes },
-                    other => other,
-                })?;
+                let (file, size) =
+                    store(app, &mut received.files, field, left).await.map_err(|problem| match problem {
+                        Problem::BodyTooLarge { .. } => Problem::BodyTooLarge { limit: limits.max_upload_bytes },
+                        other => other,
+                    })?;
                 loose_bytes += size;
                 received.parts.push(ReceivedPart { field: name, file_name, file });
                 heads.head_follows();
@@ -100,7 +138,7 @@ pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> 
         if place.is_some() {
             return Err(wrong_parts(expected, &also(&field)));
         }
-        *place = Some(store(app, field, limit).await?.0);
+        *place = Some(store(app, &mut received.files, field, limit).await?.0);
         heads.head_follows();
     }
     let complete = match expected {
@@ -108,7 +146,7 @@ pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> 
         Expected::Files => received.zip.is_some() || !received.parts.is_empty(),
         Expected::FilesAndPackage => received.package.is_some(),
     };
-    if complete { Ok(received) } else { Err(wrong_parts(expected, "this part is missing")) }
+    if complete { Ok(()) } else { Err(wrong_parts(expected, "this part is missing")) }
 }
 
 fn also(field: &Field<'_>) -> String {
@@ -128,17 +166,14 @@ pub(crate) async fn multipart(request: Request) -> Result<Multipart, Problem> {
         .map_err(|error| Problem::InvalidRequest { message: error.body_text(), details: Vec::new() })
 }
 
-/// Writes a part to a file in the folder that each start empties, so that nothing stays if this process dies.
-async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<(TempPath, u64), Problem> {
-    let folder = app.orchestrator().layout().tmp();
-    let (path, file) = blocking(move || {
-        let made = std::fs::create_dir_all(&folder).and_then(|()| {
-            let (file, path) = tempfile::Builder::new().prefix("upload-").tempfile_in(&folder)?.into_parts();
-            Ok((path, file))
-        });
-        made.map_err(Error::io(format!("create a file in {}", folder.display())))
-    })
-    .await?;
+/// Writes a part to a file.
+async fn store(
+    app: &App,
+    files: &mut ReceivedFiles,
+    mut field: Field<'_>,
+    limit: u64,
+) -> Result<(PathBuf, u64), Problem> {
+    let (path, file) = files.create(app.orchestrator().layout().tmp()).await?;
     let mut file = tokio::fs::File::from_std(file);
     let (mut size, mut looked_at) = (0, 0);
     while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error, limit))? {

@@ -28,9 +28,9 @@ pub(crate) async fn install(State(app): State<App>, mut query: Query, request: R
     let zip = receive_zip(&app, request).await?;
     let orchestrator = app.orchestrator().clone();
     let taken = through(async move {
-        let taken = orchestrator.install(zip.to_path_buf()).await;
+        let taken = orchestrator.install(zip.path().to_path_buf()).await;
         // It is unpacked by now, so the zip can be deleted.
-        drop(zip);
+        zip.remove().await;
         taken
     });
     let mut progress = taken.await?;

@@ -279,7 +279,9 @@ impl Shared {
             return Err(wrong_body("", "the field `skill_id` is missing"));
         };
         self.follow_skills().await?;
-        let installed = self.lookup(skill_id)?;
+        // Each of its files is looked at.
+        let (shared, id) = (self.clone(), skill_id.clone());
+        let installed = self.blocking.run("look up a skill", move || shared.lookup(&id)).await??;
         let request = self.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = self.plan_checked(&installed.skill, request, key).await?;
@@ -449,7 +451,7 @@ impl Shared {
         self.store.index(&row).await?.map(|first| first_answer(&first, body)).transpose()
     }
 
-    /// The installed skill of that name.
+    /// The installed skill of that name. Blocks.
     fn lookup(&self, id: &str) -> Result<Arc<Installed>, Error> {
         self.registry.lookup(id).map_err(|lookup| {
             let reason = match &lookup {

@@ -171,7 +171,10 @@ impl Orchestrator {
         }
         let skill = match delivered {
             Some(delivered) => delivered.installed.skill.clone(),
-            None => shared.skill_of(state)?,
+            None => {
+                let (owned, state) = (shared.clone(), state.clone());
+                shared.blocking.run("look up a skill", move || owned.skill_of(&state)).await??
+            }
         };
         let (named, rest) = (skill.file_fields(), skill.rest_field());
         let fields = UploadFields {

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::blobs::Blobs;
+use crate::bounded;
 use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
@@ -25,6 +27,14 @@ use crate::workspace::{Layout, RunPaths};
 
 /// Bytes of one page of events, unless the reader wants another size.
 const PAGE_BYTES: usize = 1024 * 1024;
+
+/// A longer event is read on a thread where that delays no request.
+const SHORT_BYTES: usize = 16 * 1024;
+
+/// The type of every run's first event.
+const STARTED: &str = "conversation.started";
+/// What is wrong with a log that begins otherwise.
+const NOT_STARTED: &str = "its first event is not conversation.started";
 
 /// Reads logs of runs, live or finished.
 #[derive(Clone)]
@@ -320,23 +330,33 @@ impl RunLog {
 
     /// A run's first event.
     pub(crate) async fn first(&self, run: RunId) -> Result<Started, Error> {
+        self.read_first(run, |first| match read_envelope(first).map_err(|error| error.to_string())?.event {
+            Some(Event::Started(started)) => Ok(*started),
+            _ => Err(NOT_STARTED.to_owned()),
+        })
+        .await
+    }
+
+    /// What is wanted of a run's first event, which has the whole input.
+    async fn read_first<T: Send + 'static>(
+        &self,
+        run: RunId,
+        read: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, Error> {
         let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
         let page = self.read(run, Seq::START, 1).await?;
         let (_, first) =
             page.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
-        match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
-            Some(Event::Started(started)) => Ok(*started),
-            _ => Err(corrupt("its first event is not conversation.started".into())),
-        }
+        let wanted = match first.len() <= SHORT_BYTES {
+            true => read(&first),
+            false => self.blocking.run("read the first event of a run", move || read(&first)).await?,
+        };
+        wanted.map_err(corrupt)
     }
 
     /// What the client keeps with a run.
     pub(crate) async fn metadata(&self, state: &RunState) -> Result<Option<Map<String, Value>>, Error> {
-        if state.has_metadata {
-            Ok(self.first(state.run_id).await?.metadata.map(|metadata| *metadata))
-        } else {
-            Ok(None)
-        }
+        if state.has_metadata { self.read_first(state.run_id, metadata_of).await } else { Ok(None) }
     }
 
     /// The log folded from its first event up to one: the truth the row is a copy of.
@@ -361,11 +381,27 @@ impl RunLog {
                 let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
                 seen(&envelope);
                 let after = LogHead::after(folded.take(), &envelope, &bytes);
-                folded = Some(after.ok_or_else(|| corrupt("its first event is not conversation.started".into()))?);
+                folded = Some(after.ok_or_else(|| corrupt(NOT_STARTED.into()))?);
             }
         }
         folded.ok_or_else(|| corrupt("it is empty".into()))
     }
+}
+
+/// The metadata in a first event. Nothing else of it is kept, or read more closely than needed to pass over it.
+fn metadata_of(first: &[u8]) -> Result<Option<Map<String, Value>>, String> {
+    #[derive(Deserialize)]
+    struct First {
+        #[serde(rename = "type")]
+        type_name: String,
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        metadata: Option<Map<String, Value>>,
+    }
+    let first: First = bounded::json::from_slice(first).map_err(|error| error.to_string())?;
+    if first.type_name == STARTED { Ok(first.data.metadata) } else { Err(NOT_STARTED.to_owned()) }
 }
 
 #[cfg(test)]
@@ -376,6 +412,18 @@ mod tests {
     use crate::domain::time::Timestamp;
     use crate::fcmp::Chain;
     use crate::store::{Append, IndexChange, MemoryStore};
+
+    #[test]
+    fn of_a_first_event_only_its_metadata_is_read() {
+        let event =
+            |type_name: &str, data: &str| format!(r#"{{"seq":1,"type":"{type_name}","data":{data},"meta":{{}}}}"#);
+        let read = |type_name: &str, data: &str| metadata_of(event(type_name, data).as_bytes());
+        let metadata = read(STARTED, r#"{"input":{"metadata":{"a":2}},"metadata":{"a":1.0},"engine":7}"#).unwrap();
+        assert_eq!(serde_json::to_string(&metadata).unwrap(), r#"{"a":1.0}"#);
+        assert_eq!(read(STARTED, r#"{"input":{}}"#), Ok(None));
+        assert_eq!(read("conversation.completed", r#"{"metadata":{}}"#), Err(NOT_STARTED.to_owned()));
+        assert!(read(STARTED, r#"{"metadata":[]}"#).is_err());
+    }
 
     #[tokio::test]
     async fn a_run_that_was_deleted_while_it_is_read_has_no_proper_end() {

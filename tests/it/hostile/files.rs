@@ -71,8 +71,9 @@ fn a_body_of_very_many_parts_keeps_no_file_open_for_each() {
     sent.write_all(head.as_bytes()).unwrap();
     sent.write_all(body.as_bytes()).unwrap();
     let kept = || {
-        let files = fs::read_dir(folder.path().join("data/tmp")).into_iter().flatten().flatten();
-        files.filter(|file| file.file_name().to_string_lossy().starts_with("upload-")).count()
+        let folders = fs::read_dir(folder.path().join("data/tmp")).into_iter().flatten().flatten();
+        let folders = folders.filter(|folder| folder.file_name().to_string_lossy().starts_with("upload-"));
+        folders.map(|folder| fs::read_dir(folder.path()).into_iter().flatten().count()).sum::<usize>()
     };
     let began = std::time::Instant::now();
     while kept() < 599 {

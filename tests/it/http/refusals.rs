@@ -87,6 +87,29 @@ fn bodies_that_are_not_json_say_where() {
     assert_eq!(post(deep.as_bytes()).refusal(), (400, "INVALID_JSON".into()));
 }
 
+/// What is stored has some levels more around what was sent, and must still be read.
+#[test]
+fn a_body_is_as_deep_as_can_be_read_again_with_its_event_around() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    for member in ["parameter", "metadata"] {
+        let body = |levels: usize| {
+            let (open, close) = ("[".repeat(levels - 2), "]".repeat(levels - 2));
+            format!("{{\"skill_id\":\"hello\",\"{member}\":{{\"a\":{open}{close}}}}}")
+        };
+        let post = |body: String| server.call("POST", "/v1/jobs?wait=60").body("application/json", body).send();
+        let done = post(body(120));
+        assert_eq!((done.status, &done.json()["status"]), (201, &json!("succeeded")), "{member}: {}", done.text());
+        let run = done.json()["run_id"].as_str().unwrap().to_owned();
+        let report = server.get(&format!("/v1/jobs/{run}/audit")).json();
+        assert_eq!(report["ok"], json!(true), "{member}: {report}");
+        let refused = post(body(121));
+        assert_eq!(refused.refusal(), (400, "INVALID_JSON".into()), "{member}");
+        assert!(refused.text().contains("more than 120 arrays and objects"), "{}", refused.text());
+        assert_eq!(refused.json()["error"]["details"]["line"], json!(1));
+    }
+}
+
 #[test]
 fn json_that_does_not_fit_is_pointed_at() {
     let server = Server::start();
