@@ -15,6 +15,9 @@ use crate::domain::similar::most_like;
 use crate::files::{Error, Shortage};
 use crate::skill::{Finding, Intake, is_id};
 
+/// So many files are looked at faster than another thread is woken.
+const FEW_FILES: usize = 32;
+
 /// The skills folder. Every call looks at the disk, so that a change is seen at once and without a restart; a package
 /// whose files have not changed is not read again. Calls block on the disk. Clones share what they have read.
 #[derive(Debug, Clone)]
@@ -95,6 +98,11 @@ impl Registry {
             (Some(demos), Err(NotUsable::NotFound)) if self.is_empty()? => demos.lookup(id),
             (_, found) => found,
         }
+    }
+
+    /// Whether a look at this skill takes no time worth speaking of: it was read before, and has few files.
+    pub(crate) fn is_small(&self, id: &str) -> bool {
+        self.known().get(id).is_some_and(|known| known.survey.files.len() <= FEW_FILES)
     }
 
     /// Every package in the folder, by name, and the agents' skills after them; folders with a dot in front are not

@@ -279,9 +279,13 @@ impl Shared {
             return Err(wrong_body("", "the field `skill_id` is missing"));
         };
         self.follow_skills().await?;
-        // Each of its files is looked at.
-        let (shared, id) = (self.clone(), skill_id.clone());
-        let installed = self.blocking.run("look up a skill", move || shared.lookup(&id)).await??;
+        let installed = if self.registry.is_small(skill_id) {
+            self.lookup(skill_id)?
+        } else {
+            // Each of its files is looked at.
+            let (shared, id) = (self.clone(), skill_id.clone());
+            self.blocking.run("look up a skill", move || shared.lookup(&id)).await??
+        };
         let request = self.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = self.plan_checked(&installed.skill, request, key).await?;
