@@ -35,6 +35,12 @@ pub trait FileSteps: Send + Sync {
 }
 
 impl Blocking {
+    /// Whether work is done on other threads. What is known of files on a real disk is no matter of a seed, so a simulation must
+    /// not go by it.
+    pub(crate) fn has_threads(&self) -> bool {
+        matches!(self, Blocking::Threads)
+    }
+
     /// Run this; `doing` names it in the error that a panic becomes.
     pub async fn run<T: Send + 'static>(
         &self,

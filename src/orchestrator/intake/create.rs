@@ -279,7 +279,7 @@ impl Shared {
             return Err(wrong_body("", "the field `skill_id` is missing"));
         };
         self.follow_skills().await?;
-        let installed = if self.registry.is_small(skill_id) {
+        let installed = if !self.blocking.has_threads() || self.registry.is_small(skill_id) {
             self.lookup(skill_id)?
         } else {
             // Each of its files is looked at.
