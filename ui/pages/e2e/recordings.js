@@ -1,5 +1,5 @@
 // What was recorded of runs: a list, and one of them played back step by step.
-import { html, useEffect } from '../../lib/view.js';
+import { html, useLayoutEffect } from '../../lib/view.js';
 import { t } from '../../lib/i18n.js';
 import { useApi } from '../../lib/api.js';
 import { go, href, place, withQuery } from '../../lib/router.js';
@@ -27,7 +27,8 @@ export function Playback({ id }) {
   const asked = Number(place.value.query.get('step'));
   const at = Number.isInteger(asked) && asked >= 1 && asked <= count ? asked : 1;
   const to = (/** @type {number} */ step) => { if (step >= 1 && step <= count) go(withQuery({ step }), { replace: true }); };
-  useEffect(() => {
+  // Before the step is seen, so that no key is missed.
+  useLayoutEffect(() => {
     const keys = (/** @type {KeyboardEvent} */ event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || (event.target instanceof HTMLElement && event.target.closest('pre, input, textarea, select, dialog'))) return;
       const step = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 1, End: count }[event.key];
